@@ -1,0 +1,203 @@
+"""Reads Soufflé source: a lark grammar of the subset, includes resolved in place."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark, Token, Transformer, Tree, UnexpectedInput, v_args
+from lark.exceptions import VisitError
+
+from gg_datalog.errors import EngineError
+
+from .builder import ProgramBuilder
+from .program import (
+    Atom,
+    Clause,
+    Column,
+    Comparison,
+    Expr,
+    Literal,
+    Negation,
+    Nil,
+    Num,
+    Op,
+    Pos,
+    Program,
+    Rec,
+    Sym,
+    Var,
+    Wild,
+)
+from .refusals import RESERVED, refuse_syntax
+
+GRAMMAR = r"""
+start: item*
+?item: subtype | record | declaration | input | output | include | clause
+subtype: ".type" NAME "<:" NAME
+record: ".type" NAME "=" "[" _fields "]"
+declaration: ".decl" NAME "(" _fields? ")"
+_fields: field ("," field)*
+field: NAME ":" NAME
+input: ".input" NAME ("," NAME)*
+output: ".output" NAME ("," NAME)*
+include: ".include" STRING
+clause: heads [":-" body] "."
+heads: atom ("," atom)*
+body: _literal ("," _literal)*
+_literal: atom | negation | comparison
+negation: "!" atom
+comparison: expr COMPARE expr
+atom: NAME "(" [expr ("," expr)*] ")"
+?expr: term | expr "+" term -> plus | expr "-" term -> minus
+?term: factor | term "*" factor -> times | term "/" factor -> divide | term "%" factor -> modulo
+?factor: primary | "-" factor -> negate
+?primary: NUMBER -> number | STRING -> string | NAME -> variable | "_" -> wild | "nil" -> nil
+    | "[" expr ("," expr)* "]" -> rec | "(" expr ")"
+COMPARE: "=" | "!=" | "<=" | "<" | ">=" | ">"
+NAME: /(?!RESERVED\b)(?:[A-Za-z][A-Za-z0-9_]*|_[A-Za-z0-9_]+)/
+NUMBER: /[0-9]+(?![0-9A-Za-z_])(?!\.[0-9])/
+STRING: /"(\\.|[^"\\\n])*"/
+DIRECTIVE: /\.[a-z_]+/
+%import common.WS
+%ignore WS
+%ignore /\/\/[^\n]*/
+%ignore /\/\*(.|\n)*?\*\//
+"""
+
+_ARITHMETIC = {"plus": "+", "minus": "-", "times": "*", "divide": "/", "modulo": "%"}
+
+
+@cache
+def _lark() -> Lark:
+    return Lark(GRAMMAR.replace("RESERVED", RESERVED), parser="lalr", propagate_positions=True)
+
+
+def parse_program(path: Path) -> Program:
+    """Parse a program and everything it includes."""
+    builder = ProgramBuilder(path)
+    _parse_file(path, builder, ())
+    return builder.build()
+
+
+def _parse_file(path: Path, builder: ProgramBuilder, outer: tuple[Path, ...]) -> None:
+    if path.resolve() in outer:
+        raise EngineError("the file includes itself", str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EngineError(f"cannot read the program: {error}", str(path)) from error
+    builder.open(path, text)
+    for item in _tree(path, text).children:
+        assert isinstance(item, Tree)
+        pos = Pos(path, item.meta.line)
+        if item.data == "include":
+            target = path.parent / _unquote(str(item.children[0]), pos)
+            _parse_file(target, builder, (*outer, path.resolve()))
+        else:
+            _add(builder, item, pos)
+
+
+def _tree(path: Path, text: str) -> Tree[Any]:
+    try:
+        tree: Tree[Any] = _Nodes(path).transform(_lark().parse(text))
+        return tree
+    except UnexpectedInput as error:
+        raise refuse_syntax(error, path, text) from None
+    except VisitError as error:
+        raise error.orig_exc from None
+
+
+def _add(builder: ProgramBuilder, item: Tree[Any], pos: Pos) -> None:
+    parts: list[Any] = item.children
+    match item.data:
+        case "subtype":
+            builder.add_type(str(parts[0]), str(parts[1]), (), pos)
+        case "record":
+            builder.add_type(str(parts[0]), None, tuple(parts[1:]), pos)
+        case "declaration":
+            builder.add_declaration(str(parts[0]), tuple(parts[1:]), pos)
+        case "input" | "output":
+            builder.add_directive(item.data, [str(name) for name in parts], pos)
+        case "clause":
+            builder.add_clause(_clause(parts, pos))
+
+
+def _clause(parts: list[Any], pos: Pos) -> Clause:
+    heads, body = parts
+    if len(heads) > 1:
+        raise EngineError(
+            "several heads in one rule are not in the subset",
+            str(pos),
+            "write one rule for each head",
+        )
+    return Clause(heads[0], tuple(body or ()), pos)
+
+
+def _unquote(text: str, pos: Pos) -> str:
+    value = text[1:-1].replace('\\"', "\0").replace("\\\\", "\1")
+    if "\\" in value or "\t" in value:
+        raise EngineError(
+            f"the string {text} has an escape or a tab that is not in the subset",
+            str(pos),
+            'only \\" and \\\\ are',
+        )
+    return value.replace("\0", '"').replace("\1", "\\")
+
+
+class _Nodes(Transformer[Token, Any]):
+    """Turns the parts of clauses and declarations into syntax tree nodes."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def __default__(self, data: str, children: list[Any], meta: Any) -> Any:
+        if data in _ARITHMETIC:
+            return Op(_ARITHMETIC[data], tuple(children))
+        return Tree(data, children, meta)
+
+    def field(self, children: list[Token]) -> Column:
+        return Column(str(children[0]), str(children[1]))
+
+    def heads(self, children: list[Atom]) -> list[Atom]:
+        return children
+
+    def body(self, children: list[Literal]) -> list[Literal]:
+        return children
+
+    def negation(self, children: list[Atom]) -> Negation:
+        return Negation(children[0])
+
+    @v_args(meta=True)
+    def comparison(self, meta: Any, children: list[Any]) -> Comparison:
+        left, op, right = children
+        return Comparison(str(op), left, right, Pos(self.path, meta.line))
+
+    @v_args(meta=True)
+    def atom(self, meta: Any, children: list[Any]) -> Atom:
+        args = tuple(arg for arg in children[1:] if arg is not None)
+        return Atom(str(children[0]), args, Pos(self.path, meta.line))
+
+    def negate(self, children: list[Expr]) -> Expr:
+        inner = children[0]
+        return Num(-inner.value) if isinstance(inner, Num) else Op("-", (inner,))
+
+    def number(self, children: list[Token]) -> Num:
+        return Num(int(children[0]))
+
+    def string(self, children: list[Token]) -> Sym:
+        return Sym(_unquote(str(children[0]), Pos(self.path, children[0].line or 0)))
+
+    def variable(self, children: list[Token]) -> Var:
+        return Var(str(children[0]))
+
+    def wild(self, children: list[Token]) -> Wild:
+        return Wild()
+
+    def nil(self, children: list[Token]) -> Nil:
+        return Nil()
+
+    def rec(self, children: list[Expr]) -> Rec:
+        return Rec(tuple(children))

@@ -1,0 +1,184 @@
+"""Soufflé from Python: a program and Arrow tables in, Arrow tables out.
+
+Usable by itself::
+
+    result = SouffleEngine().run(Path("main.dl"), {"edge": table})
+    result.relations["path"]
+
+The ``souffle`` binary runs as a subprocess, in interpreter mode and never with ``-w``: a
+missing fact file must stay an error.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gg_datalog.errors import EngineError
+
+from .base import EngineResult, Progress, Stopwatch
+from .process import Finished, run_process
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .program import Declaration, Program
+
+_PROBE = ".decl r(x:number)\n.output r\nr(2147483647+1).\n"
+_GET_IT = (
+    "build or install it from souffle-lang (https://souffle-lang.github.io/install),"
+    " put it on the PATH, or use --engine clingo"
+)
+
+
+def souffle_usable() -> bool:
+    """Whether a ``souffle`` on the PATH can run a tiny program."""
+    try:
+        SouffleEngine().word_bits()
+    except EngineError:
+        return False
+    return True
+
+
+class SouffleEngine:
+    """Runs the rules on Soufflé's interpreter."""
+
+    name = "souffle"
+
+    def __init__(self) -> None:
+        binary = shutil.which("souffle")
+        if binary is None:
+            raise EngineError("there is no souffle on the PATH", hint=_GET_IT)
+        self._binary = binary
+
+    def version(self) -> str:
+        """What ``souffle --version`` says."""
+        text = _call(self._binary, "--version")
+        found = re.search(r"^Version:\s*(\S+)\s*$", text, re.MULTILINE)
+        return found[1] if found else "unknown"
+
+    def word_bits(self) -> int:
+        """The size of a number in this binary, found by a tiny program."""
+        return _word_bits(self._binary)
+
+    def run(
+        self,
+        program_path: Path,
+        facts: Mapping[str, pa.Table],
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> EngineResult:
+        """Evaluate the program over the facts."""
+        watch = Stopwatch(progress)
+        watch.phase("translate", "souffle: reading the declarations")
+        from .parser import parse_program
+        from .tables import check_facts
+
+        program = parse_program(Path(program_path))
+        watch.phase("facts", "souffle: checking and writing the facts")
+        tables = check_facts(program, facts, self.word_bits())
+        with tempfile.TemporaryDirectory(prefix="gg-datalog-") as name:
+            folder = Path(name)
+            for relation, table in tables.items():
+                _write_facts(folder / f"{relation}.facts", table)
+            watch.phase("evaluate", "souffle: evaluating the rules")
+            _evaluate(self._binary, program, folder, timeout)
+            watch.phase("read", "souffle: reading the relations")
+            relations = {
+                output: _read(program, program.declarations[output], folder)
+                for output in program.outputs
+            }
+        return EngineResult(relations, watch.stop())
+
+
+def _evaluate(binary: str, program: Program, folder: Path, timeout: float | None) -> None:
+    command = [binary, *_options(binary), "-F", str(folder), "-D", str(folder), str(program.path)]
+    finished = run_process(command, engine="souffle", timeout=timeout)
+    if finished.status != 0:
+        raise _refusal(finished, program)
+
+
+@cache
+def _options(binary: str) -> tuple[str, ...]:
+    """Includes are Soufflé's own, so no C preprocessor where it may be left out."""
+    accepted = "--no-preprocessor" in _call(binary, "--help")
+    return ("--no-preprocessor",) if accepted else ()
+
+
+def _call(binary: str, option: str) -> str:
+    return run_process([binary, option], engine="souffle", timeout=60).stdout.decode()
+
+
+@cache
+def _word_bits(binary: str) -> int:
+    with tempfile.TemporaryDirectory(prefix="gg-datalog-") as name:
+        probe = Path(name, "probe.dl")
+        probe.write_text(_PROBE)
+        command = [binary, *_options(binary), "-D", name, str(probe)]
+        finished = run_process(command, engine="souffle", timeout=60)
+        result = Path(name, "r.csv")
+        if finished.status != 0 or not result.exists():
+            raise EngineError(
+                f"the souffle on the PATH does not work: {finished.stderr.strip()[-400:]}",
+                binary,
+                _GET_IT,
+            )
+        return 64 if result.read_text().strip() == "2147483648" else 32
+
+
+def _refusal(finished: Finished, program: Program) -> EngineError:
+    """What Soufflé complained about, with the file and line it named."""
+    text = finished.stderr.strip() or finished.stdout.decode("utf-8", "replace").strip()
+    start = text.find("Error")
+    text = text[start:] if start > 0 else text
+    found = re.search(r"in file (\S+?) (?:at line |\[)(\d+)", text)
+    if found is None:
+        return EngineError(f"souffle failed with status {finished.status}: {text[-2000:]}")
+    named = [str(file) for file in program.files if file.name == Path(found[1]).name]
+    file = named[0] if len(named) == 1 else found[1]
+    return EngineError(f"souffle: {text[:2000]}", f"{file}:{found[2]}")
+
+
+def _write_facts(path: Path, table: pa.Table) -> None:
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    if not table.num_columns or not table.num_rows:
+        path.write_text("()\n" if table.num_rows else "")
+        return
+    columns = table.combine_chunks().columns
+    cells = [column.chunk(0).cast(pa.string()) for column in columns]
+    joined = pc.binary_join_element_wise(*cells, "\t")
+    lines = pc.binary_join(pa.ListArray.from_arrays([0, len(joined)], joined), "\n")
+    path.write_bytes(lines[0].as_py().encode() + b"\n")
+
+
+def _read(program: Program, declaration: Declaration, folder: Path) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    from .program import NUMBER
+    from .tables import result_table
+
+    path = folder / f"{declaration.name}.csv"
+    size = path.stat().st_size
+    names = [column.name for column in declaration.columns]
+    kinds = program.kinds(declaration.name)
+    types = {
+        n: pa.int64() if k == NUMBER else pa.string() for n, k in zip(names, kinds, strict=True)
+    }
+    if not names or not size:
+        return result_table(declaration, [pa.array([], t) for t in types.values()], size)
+    table = csv.read_csv(
+        path,
+        read_options=csv.ReadOptions(column_names=names, block_size=size + 1),
+        parse_options=csv.ParseOptions(delimiter="\t", quote_char=False, ignore_empty_lines=False),
+        convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+    )
+    return result_table(declaration, table.columns, table.num_rows)

@@ -1,0 +1,226 @@
+"""A case: the graphs of both sides with groups, input relations and outputs, as files or a folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gg_datalog.errors import InputError
+from gg_datalog.extract.collectives import Communicator
+from gg_datalog.extract.graph import Graph, Ref, load_graph, read_json
+
+RANK_FILE = re.compile(r"dist\.r(\d+)\.json")
+
+
+@dataclass(frozen=True)
+class Output:
+    """A sequential output and, per rank, the distributed node that is meant to hold it."""
+
+    seq: str
+    dist: Mapping[int, str]
+    partial: bool = False
+
+
+@dataclass(frozen=True)
+class CaseFiles:
+    """Where a case lies. ``outputs`` overrides the outputs file: ``SEQ`` or ``SEQ=DIST``."""
+
+    seq: Path
+    dist: Sequence[Path]
+    groups: Path | None = None
+    relations: Path | None = None
+    outputs: Path | None = None
+    chosen: Sequence[str] = ()
+    partial: Sequence[str] = ()
+
+
+@dataclass
+class Case:
+    """A case that was read."""
+
+    seq: Graph
+    dist: dict[int, Graph]
+    groups: dict[str, dict[tuple[int, str], Communicator]]
+    relations: list[dict[str, Any]] | None
+    relations_path: str
+    outputs: list[Output]
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def case_files(folder: Path) -> CaseFiles:
+    """The files of a case folder."""
+    if not folder.is_dir():
+        raise InputError("no such case folder", str(folder), "give a folder with seq.json and dist.r0.json")
+    ranked = sorted(
+        (int(m.group(1)), p) for p in folder.iterdir() if (m := RANK_FILE.fullmatch(p.name))
+    )
+    if not (folder / "seq.json").is_file():
+        raise InputError("seq.json not found", str(folder), "a case folder holds seq.json and dist.r<rank>.json")
+    if not ranked:
+        raise InputError("no dist.r<rank>.json found", str(folder), "a case folder holds one graph per rank")
+    optional = {
+        n: p if (p := folder / f"{n}.json").is_file() else None for n in ("groups", "relations", "outputs")
+    }
+    return CaseFiles(folder / "seq.json", [p for _, p in ranked], **optional)
+
+
+def load_case(files: CaseFiles) -> Case:
+    """Reads and checks all files of a case."""
+    if not files.dist:
+        raise InputError("no distributed graph given", None, "give --dist once per rank")
+    dist: dict[int, Graph] = {}
+    for place, path in enumerate(files.dist):
+        named = RANK_FILE.fullmatch(path.name)
+        rank = int(named.group(1)) if named else place
+        if rank in dist:
+            raise InputError(f"two graphs for rank {rank}", str(path), "name them dist.r<rank>.json")
+        dist[rank] = load_graph(path, rank)
+    dist = dict(sorted(dist.items()))
+    case = Case(load_graph(files.seq, 0), dist, {}, None, str(files.relations), [])
+    case.groups = _groups(files.groups, case)
+    case.relations = None if files.relations is None else _rows(files.relations, "relations")
+    case.outputs = _outputs(files, case)
+    return case
+
+
+def _rows(path: Path, what: str) -> list[dict[str, Any]]:
+    rows = read_json(path, what)
+    if not isinstance(rows, list) or not all(isinstance(r, dict) for r in rows):
+        raise InputError(f"{what} must be a list of objects", str(path), "see docs/format.md")
+    return rows
+
+
+# ---- groups ------------------------------------------------------------------------------------------
+def _groups(path: Path | None, case: Case) -> dict[str, dict[tuple[int, str], Communicator]]:
+    graphs = {"seq": {0: case.seq}, "dist": case.dist}
+    if path is None:
+        case.notes.append(("groups", "no groups given: every process group is taken as all ranks"))
+        return {side: _everyone(ranks) for side, ranks in graphs.items()}
+    document = read_json(path, "groups")
+    if not isinstance(document, dict):
+        raise InputError("groups must be an object with `seq` and `dist`", str(path), "see docs/format.md")
+    return {side: _side_groups(document.get(side, []), path, side) for side in graphs}
+
+
+class _Everyone(dict[tuple[int, str], Communicator]):
+    def __init__(self, ranks: Sequence[int]) -> None:
+        super().__init__()
+        self.ranks = tuple(ranks)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        names = self.setdefault((-1, ""), {})  # type: ignore[arg-type]
+        return names.setdefault(key[1], Communicator(len(names), self.ranks))  # type: ignore[attr-defined]
+
+
+def _everyone(ranks: Mapping[int, Graph]) -> dict[tuple[int, str], Communicator]:
+    return _Everyone(list(ranks))
+
+
+def _side_groups(entries: Any, path: Path, side: str) -> dict[tuple[int, str], Communicator]:
+    found: dict[tuple[int, str], Communicator] = {}
+    if not isinstance(entries, list):
+        raise InputError(f"`{side}` must be a list", str(path), "see docs/format.md")
+    for number, entry in enumerate(entries):
+        where = f"{path}: {side} group {number}"
+        ranks, names = (entry.get("ranks"), entry.get("names")) if isinstance(entry, dict) else (None, None)
+        if not isinstance(ranks, list) or not isinstance(names, dict) or not ranks:
+            raise InputError("a group has `ranks` and `names`", where, "see docs/format.md")
+        if len(set(ranks)) < len(ranks) or not all(isinstance(r, int) for r in ranks):
+            raise InputError(f"ranks {ranks} are not distinct integers", where)
+        group = Communicator(number, tuple(ranks))
+        for rank, name in names.items():
+            if not str(rank).isdigit() or int(rank) not in ranks:
+                raise InputError(f"`names` speaks of rank {rank}, which is no member", where)
+            if (int(rank), str(name)) in found:
+                raise InputError(f"two groups are called `{name}` on rank {rank}", where)
+            found[int(rank), str(name)] = group
+    return found
+
+
+# ---- outputs -----------------------------------------------------------------------------------------
+def _outputs(files: CaseFiles, case: Case) -> list[Output]:
+    if files.chosen:
+        rows = [_chosen(text, case) for text in files.chosen]
+    elif files.outputs is not None:
+        rows = [_output(r, files.outputs) for r in _rows(files.outputs, "outputs")]
+    else:
+        rows = _default_outputs(case)
+    rows = [_marked(r, files.partial) for r in rows]
+    if not rows:
+        raise InputError(
+            "there is no output to check", str(files.outputs or files.seq),
+            "list outputs in outputs.json or give --output SEQ=DIST",
+        )
+    for row in rows:
+        _check_output(row, case)
+    for name in set(files.partial) - {r.seq for r in rows}:
+        raise InputError(f"--allow-partial names `{name}`, which is no output", None, "check the name")
+    return rows
+
+
+def _marked(row: Output, partial: Sequence[str]) -> Output:
+    return Output(row.seq, row.dist, row.partial or row.seq in partial)
+
+
+def _chosen(text: str, case: Case) -> Output:
+    seq, equals, dist = text.partition("=")
+    if not equals:
+        for row in _default_outputs(case):
+            if row.seq == seq:
+                return row
+    return Output(seq, dict.fromkeys(case.dist, dist or seq))
+
+
+def _output(row: Mapping[str, Any], path: Path) -> Output:
+    seq, dist = row.get("seq"), row.get("dist")
+    ranked = isinstance(dist, dict) and all(str(k).isdigit() for k in dist)
+    if not isinstance(seq, str) or not (isinstance(dist, str) or ranked):
+        raise InputError(f"row {row} needs `seq` and `dist`", str(path), "see docs/format.md")
+    per_rank = {int(k): str(v) for k, v in dist.items()} if isinstance(dist, dict) else {-1: str(dist)}
+    return Output(seq, per_rank, row.get("partial") is True)
+
+
+def _default_outputs(case: Case) -> list[Output]:
+    """Paired by position where both sides return as many, else by name."""
+    names = lambda graph: [r.name if isinstance(r, Ref) else None for r in graph.returns]  # noqa: E731
+    seq, dist = names(case.seq), {rank: names(g) for rank, g in case.dist.items()}
+    if all(len(d) == len(seq) for d in dist.values()):
+        how = "position"
+        found = [
+            Output(s, {r: d[i] for r, d in dist.items() if d[i] is not None})
+            for i, s in enumerate(seq) if s is not None
+        ]
+    else:
+        how = "name"
+        found = [
+            Output(s, {r: s for r, d in dist.items() if s in d})
+            for s in dict.fromkeys(seq) if s is not None and any(s in d for d in dist.values())
+        ]
+    case.notes.append(("outputs", f"outputs are paired by {how}"))
+    return [row for row in found if row.dist]
+
+
+def _check_output(row: Output, case: Case) -> None:
+    if row.seq not in case.seq.nodes:
+        raise InputError(f"output `{row.seq}` is no node of the sequential graph", case.seq.path, "check the name")
+    for rank, name in row.dist.items():
+        for graph in case.dist.values() if rank == -1 else [case.dist.get(rank)]:
+            if graph is None:
+                raise InputError(f"output `{row.seq}` names rank {rank}, which has no graph", None)
+            if name not in graph.nodes:
+                raise InputError(f"output `{name}` is no node of rank {graph.rank}", graph.path, "check the name")
+            returned = {r.name for r in graph.returns if isinstance(r, Ref)}
+            if name not in returned:
+                raise InputError(
+                    f"rank {graph.rank} does not return `{name}`", graph.path,
+                    "an output pairs what both sides return",
+                )
+
+
+def output_on(row: Output, rank: int) -> str | None:
+    """The node that rank ``rank`` returns for the output."""
+    return row.dist.get(rank, row.dist.get(-1))

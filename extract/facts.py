@@ -1,0 +1,173 @@
+"""A case as tables: reading, lowering both sides, writing rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from gg_datalog.errors import InputError
+from gg_datalog.extract.case import Case, CaseFiles, load_case, output_on
+from gg_datalog.extract.collectives import World
+from gg_datalog.extract.context import Context, Notes
+from gg_datalog.extract.emit import Emitter, write_sides
+from gg_datalog.extract.graph import Graph
+from gg_datalog.extract.relations import Row, input_rows
+from gg_datalog.extract.schema import RELATIONS, Relation
+from gg_datalog.extract.side import Side
+from gg_datalog.extract.table import Table, load_table
+from gg_datalog.extract.view import Base, View
+
+Progress = Callable[[str], None] | None
+
+
+def build(files: CaseFiles, operators: Sequence[Path], progress: Progress) -> dict[str, pa.Table]:
+    """All tables of a case; :class:`InputError` for whatever is wrong with it."""
+    table = load_table(operators)
+    say = progress or (lambda text: None)
+    say("reading graphs")
+    case = load_case(files)
+    rows = input_rows(case)
+    notes = Notes(warnings=case.warnings)
+    for kind, text in case.notes:
+        notes.assume(kind, text)
+    worlds = {}
+    for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
+        say("lowering the " + ("sequential graph" if name == "seq" else f"{len(graphs)} ranks"))
+        worlds[name] = _world(name, graphs, case, rows, table, notes)
+        worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
+    say("writing facts")
+    return _tables(_emit(case, rows, worlds, table, notes))
+
+
+def _world(
+    name: str, graphs: Mapping[int, Graph], case: Case, rows: Sequence[Row], table: Table, notes: Notes
+) -> World:
+    side = Side(name, (lambda rank: "") if name == "seq" else (lambda rank: f"r{rank}."))
+    contexts = {}
+    for rank, graph in graphs.items():
+        related = {r.seq for r in rows} if name == "seq" else {r.dist for r in rows if r.rank == rank}
+        contexts[rank] = Context(graph, side, table, notes, frozenset(related))
+    return World(contexts, case.groups[name])
+
+
+def _emit(
+    case: Case, rows: Sequence[Row], worlds: Mapping[str, World], table: Table, notes: Notes
+) -> Emitter:
+    out = Emitter()
+    seq, dist = worlds["seq"].contexts[0], worlds["dist"].contexts
+    roots: dict[str, list[Base]] = {"seq": [], "dist": []}
+    for number, row in enumerate(case.outputs):
+        wanted = _returned(seq, row.seq)
+        out.add("output_name", number, row.seq, int(row.partial))
+        out.add("wanted", number, wanted.base.name, out.scale(wanted.scale))
+        roots["seq"].append(wanted.base)
+        if row.partial:
+            out.add("may_be_partial", number)
+        for rank, ctx in dist.items():
+            name = output_on(row, rank)
+            if name is None:
+                continue
+            view = _returned(ctx, name)
+            out.add("returned", number, rank, view.base.name, out.scale(view.scale))
+            out.add("returned_name", number, rank, name)
+            roots["dist"].append(view.base)
+    sides = [(worlds[n].contexts[min(worlds[n].contexts)].side, roots[n]) for n in ("seq", "dist")]
+    live = write_sides(out, sides, table.commutative)
+    _inputs(out, rows, seq, dist, live)
+    _report(out, worlds, notes)
+    return out
+
+
+def _returned(ctx: Context, name: str) -> View:
+    value = ctx.values.get(name)
+    if isinstance(value, View):
+        return value
+    ctx.side.at.rank, ctx.side.at.node = ctx.rank, name
+    return ctx.side.source((), "opaque")
+
+
+def _inputs(
+    out: Emitter, rows: Sequence[Row], seq: Context, dist: Mapping[int, Context], live: Mapping[str, set[Base]]
+) -> None:
+    for number, row in enumerate(rows):
+        ours, theirs = seq.values.get(row.seq), dist[row.rank].values.get(row.dist)
+        boxes = [",".join(f"{lo}:{hi}" for lo, hi in box) for box in (row.seq_box, row.dist_box)]
+        out.add("input_row", number, row.seq, row.rank, row.dist, *boxes)
+        if not isinstance(ours, View) or not isinstance(theirs, View):
+            continue
+        if ours.base not in live["seq"] or theirs.base not in live["dist"]:
+            continue
+        ranges = _ranges(ours, theirs, row)
+        if ranges is None:
+            out.add("warning", f"row {number} of the input relations cannot be used")
+            continue
+        out.add("related_input", number, theirs.base.name, ours.base.name)
+        for r in ranges:
+            out.add("related_range", number, *r)
+
+
+def _ranges(ours: View, theirs: View, row: Row) -> list[tuple[int, int, int, int, int]] | None:
+    """(dim, lo, n, dist dim or -1, dist lo) per sequential dimension, those of one position left out."""
+    found = []
+    mine = yours = 0
+    for (lo, hi), (dlo, _), a, b in zip(row.seq_box, row.dist_box, ours.shape, theirs.shape, strict=True):
+        if a > 1:
+            found.append((mine, lo, hi - lo, yours if b > 1 else -1, dlo if b > 1 else 0))
+        elif b > 1:
+            return None
+        mine += a > 1
+        yours += b > 1
+    return found
+
+
+# ---- what a person wants to read beside the facts ---------------------------------------------------------
+def _report(out: Emitter, worlds: Mapping[str, World], notes: Notes) -> None:
+    for name, world in worlds.items():
+        for rank, ctx in world.contexts.items():
+            for node in ctx.graph.nodes.values():
+                value = ctx.values.get(node.name)
+                view = value if isinstance(value, View) else None
+                shape = "x".join(map(str, node.shape)) if node.shape is not None else ""
+                made = getattr(view.base.made, "name", "") if view is not None else ""
+                out.add(
+                    "graph_node", name, rank, node.name, node.position, node.op, node.target,
+                    node.dtype or "", shape, node.source, node.module,
+                    view.base.name if view is not None else "",
+                    str(view.scale) if view is not None else "", made,
+                )
+        for row in world.mismatches:
+            out.add("collective_mismatch", *row)
+        for instance in world.instances if name == "dist" else ():
+            out.add("collective", *instance)
+    for assumption in notes.assumptions:
+        out.add("assumption", *assumption)
+    for row_ in dict.fromkeys(notes.unsupported):
+        out.add("unsupported_operator", *row_)
+    for opaque in notes.opaque:
+        out.add("opaque_input", *opaque)
+    for empty in notes.uninitialised:
+        out.add("uninitialised", *empty)
+    for text in notes.warnings:
+        out.add("warning", text)
+
+
+def _tables(out: Emitter) -> dict[str, pa.Table]:
+    return {name: _table(relation, out.rows.get(name, [])) for name, relation in RELATIONS.items()}
+
+
+def _table(relation: Relation, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(relation.columns)
+    arrays = []
+    for (name, kind), values in zip(relation.columns, columns, strict=True):
+        if kind == "number" and any(not -(2**31) < v < 2**31 for v in values):
+            bad = next(i for i, v in enumerate(values) if not -(2**31) < v < 2**31)
+            raise InputError(
+                f"{values[bad]} does not fit the engine's 32-bit word",
+                f"{relation.name}({', '.join(map(str, rows[bad]))}), column {name}",
+                "tensors of this size cannot be described",
+            )
+        arrays.append(pa.array(values, pa.int64() if kind == "number" else pa.string()))
+    return pa.table(arrays, schema=relation.arrow())

@@ -1,0 +1,213 @@
+"""Captured graphs as they lie on disk: reading them, and refusing what cannot be right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gg_datalog.errors import InputError
+
+OPS = ("placeholder", "get_attr", "call_function", "output")
+MAX_EXTENT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A reference to another node of the same graph."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: ``args`` and ``kwargs`` hold literals and :class:`Ref`; ``shape`` is None where
+    the value is not one tensor; symbolic sizes are strings."""
+
+    name: str
+    op: str
+    target: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    shape: tuple[int | str, ...] | None
+    dtype: str | None
+    value: Any
+    source: str
+    module: str
+    position: int
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The nodes of one rank, in program order, and what the graph returns."""
+
+    path: str
+    rank: int
+    nodes: Mapping[str, Node]
+    returns: tuple[Any, ...]
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The JSON document at ``path``; an :class:`InputError` names file, line and column."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{what} not found", str(path), "give the path of an existing file"
+        ) from None
+    except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
+        raise InputError(f"{what} cannot be read: {error}", str(path)) from None
+    except json.JSONDecodeError as error:
+        where = f"{path}:{error.lineno}:{error.colno}"
+        raise InputError(f"{what} is not JSON: {error.msg}", where, "export it again") from None
+    except RecursionError:
+        raise InputError(f"{what} is nested too deeply", str(path), "export it again") from None
+
+
+def load_graph(path: Path, rank: int) -> Graph:
+    """The graph in file ``path``, checked: known references, no cycles, sane shapes."""
+    document = read_json(path, "graph")
+    if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
+        raise InputError(
+            "not a graph: expected an object with a list `nodes`", str(path), "see docs/format.md"
+        )
+    if document.get("version", 1) != 1:
+        raise InputError(
+            f"graph format version {document.get('version')!r} is not known",
+            str(path),
+            "this release reads version 1",
+        )
+    nodes: dict[str, Node] = {}
+    returns: list[Any] = []
+    for position, row in enumerate(document["nodes"]):
+        node = _node(row, position, path)
+        if node.name in nodes:
+            raise InputError(f"two nodes are called `{node.name}`", str(path), "names are unique")
+        _check_references(node, nodes, document["nodes"], path)
+        if node.op == "output":
+            returns.extend(_flatten(node.args))
+        nodes[node.name] = node
+    if not any(node.op == "output" for node in nodes.values()):
+        raise InputError("the graph has no `output` node", str(path), "capture it again")
+    return Graph(str(path), rank, nodes, tuple(returns))
+
+
+def references(value: Any) -> Iterator[str]:
+    """Names of the nodes that an argument tree refers to, in order."""
+    if isinstance(value, Ref):
+        yield value.name
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from references(part)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from references(part)
+
+
+def _flatten(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _flatten(part)
+    else:
+        yield value
+
+
+def _node(row: Any, position: int, path: Path) -> Node:
+    where = f"{path}: node {position}"
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str) or not row["name"]:
+        raise InputError("a node is an object with a `name`", where, "see docs/format.md")
+    where = f"{path}: node `{row['name']}`"
+    if row.get("op") not in OPS:
+        raise InputError(f"`op` is {row.get('op')!r}", where, f"expected one of {', '.join(OPS)}")
+    args, kwargs = row.get("args", []), row.get("kwargs", {})
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise InputError("`args` must be a list and `kwargs` an object", where)
+    if not isinstance(row.get("target", ""), str):
+        raise InputError("`target` must be a string", where)
+    for text in (row["name"], row.get("target", ""), str(row.get("source") or "")):
+        if any(c in text for c in "\t\n\r"):
+            raise InputError("names may not hold tabs or line breaks", where)
+    return Node(
+        name=row["name"],
+        op=row["op"],
+        target=row.get("target") or "",
+        args=tuple(_argument(a, where) for a in args),
+        kwargs={k: _argument(a, where) for k, a in kwargs.items()},
+        shape=_shape(row, where),
+        dtype=_text(row, "dtype", where),
+        value=row.get("value"),
+        source=_text(row, "source", where) or "",
+        module=_text(row, "module", where) or "",
+        position=position,
+    )
+
+
+def _text(row: Mapping[str, Any], field: str, where: str) -> str | None:
+    value = row.get(field)
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"`{field}` must be a string, not {value!r}", where)
+    return value
+
+
+def _shape(row: Mapping[str, Any], where: str) -> tuple[int | str, ...] | None:
+    shape = row.get("shape")
+    if shape is None:
+        return None
+    if not isinstance(shape, list):
+        raise InputError(f"`shape` must be a list, not {shape!r}", where)
+    for extent in shape:
+        if isinstance(extent, str) and extent:
+            continue
+        if isinstance(extent, bool) or not isinstance(extent, int) or extent < 0:
+            raise InputError(f"`shape` {shape} holds {extent!r}", where, "sizes are integers >= 0")
+        if extent > MAX_EXTENT:
+            raise InputError(
+                f"size {extent} does not fit the engine's 32-bit word", where, "split the dimension"
+            )
+    return tuple(shape)
+
+
+LITERALS = ("dtype", "device", "memory_format", "layout")
+
+
+def _argument(value: Any, where: str) -> Any:
+    if isinstance(value, list):
+        return tuple(_argument(v, where) for v in value)
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"node"} and isinstance(value["node"], str):
+        return Ref(value["node"])
+    if set(value) == {"float"}:
+        try:
+            return float(value["float"])
+        except (TypeError, ValueError):
+            raise InputError(f"{value} is no float", where) from None
+    if len(value) == 1 and next(iter(value)) in LITERALS:
+        kind, literal = next(iter(value.items()))
+        return Literal(kind, str(literal))
+    if value.keys() == {"slice"}:
+        return slice(*value["slice"])
+    return {k: _argument(v, where) for k, v in value.items()}
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A dtype, device, layout or memory format."""
+
+    kind: str
+    value: str
+
+
+def _check_references(node: Node, known: Mapping[str, Node], rows: list[Any], path: Path) -> None:
+    for name in references((node.args, node.kwargs)):
+        if name in known:
+            continue
+        later = any(isinstance(row, dict) and row.get("name") == name for row in rows)
+        raise InputError(
+            f"node `{node.name}` uses `{name}`, "
+            + ("which comes later: the graph is cyclic or out of order" if later else "which is not there"),
+            str(path),
+            "nodes are listed in program order, each after its operands",
+        )

@@ -1,0 +1,150 @@
+"""Labels of an operator, from the views of its operands and a letter per dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from gg_datalog.extract.records import DigitMap, Label
+from gg_datalog.extract.view import Digit, Dims, View, cut
+
+Letters = Sequence[str]
+# (letter, places of the operands that carry the label) -> (factor, kind)
+Naming = Callable[[str, tuple[int, ...]], tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Space:
+    """The labels of an operator. ``segments`` lists per letter, outer first, (label or -1, extent):
+    -1 is a repetition, which no operand carries."""
+
+    labels: tuple[Label, ...]
+    maps: list[DigitMap]
+    segments: dict[str, list[tuple[int, int]]]
+
+    def result(self, letters: Letters) -> tuple[tuple[int, ...], Dims]:
+        """Labels of a result with these letters, and the dims of its view over its base."""
+        labels: list[int] = []
+        dims: list[tuple[Digit, ...]] = []
+        for letter in letters:
+            dim: list[Digit] = []
+            for label, extent in self.segments[letter]:
+                if label < 0:
+                    dim.append(Digit(-1, extent, 1))
+                    continue
+                dim.append(Digit(len(labels), extent, 1))
+                labels.append(label)
+            dims.append(tuple(dim))
+        return tuple(labels), tuple(dims)
+
+
+def space(
+    operands: Sequence[tuple[View, Letters]], naming: Naming, created: dict[str, int] | None = None
+) -> Space | None:
+    """The labels of an operator; None where digits of the operands do not fit together.
+
+    ``created`` gives the extents of letters that only results have.
+    """
+    extents = _extents(operands)
+    if extents is None:
+        return None
+    extents.update(created or {})
+    cuts = {letter: _borders(operands, letter, extent) for letter, extent in extents.items()}
+    if any(c is None for c in cuts.values()):
+        return None
+    labels: list[Label] = []
+    segments: dict[str, list[tuple[int, int]]] = {}
+    carried: list[list[tuple[Digit, int, int]]] = [[] for _ in operands]
+    for letter, borders in cuts.items():
+        segments[letter] = []
+        for stride, extent in borders or ():
+            found = [_segment(view, letters, letter, stride, extent) for view, letters in operands]
+            if any(f is None for f in found):
+                return None
+            places = tuple(i for i, f in enumerate(found) if f)
+            if not places and letter not in (created or {}):
+                segments[letter].append((-1, extent))
+                continue
+            segments[letter].append((len(labels), extent))
+            for place in places:
+                step = extent
+                for digit in found[place] or ():
+                    step //= digit.extent
+                    carried[place].append((digit, len(labels), step))
+            labels.append(Label(extent, *naming(letter, places)))
+    maps = [_digit_map(view, rows) for (view, _), rows in zip(operands, carried, strict=True)]
+    if any(m is None for m in maps):
+        return None
+    return Space(tuple(labels), [m for m in maps if m is not None], segments)
+
+
+def _extents(operands: Sequence[tuple[View, Letters]]) -> dict[str, int] | None:
+    extents: dict[str, int] = {}
+    for view, letters in operands:
+        if len(letters) != len(view.dims):
+            return None
+        for letter, extent in zip(letters, view.shape, strict=True):
+            known = extents.get(letter, 1)
+            if known != 1 and extent not in (1, known):
+                return None
+            extents[letter] = max(known, extent)
+    return extents
+
+
+def _borders(
+    operands: Sequence[tuple[View, Letters]], letter: str, extent: int
+) -> list[tuple[int, int]] | None:
+    """(stride, extent) per segment of a letter, outer first: cut where repetitions begin or end."""
+    strides = {1, extent}
+    for view, letters in operands:
+        for name, dim in zip(letters, view.dims, strict=True):
+            if name != letter or not dim:
+                continue
+            inner = 1
+            for digit, outer in zip(reversed(dim[1:]), reversed(dim[:-1]), strict=True):
+                inner *= digit.extent
+                if (digit.dim < 0) != (outer.dim < 0):
+                    strides.add(inner)
+    steps = sorted(strides)
+    if any(b % a for a, b in zip(steps, steps[1:], strict=False)):
+        return None
+    return [(a, b // a) for a, b in zip(steps, steps[1:], strict=False)][::-1]
+
+
+def _segment(
+    view: View, letters: Letters, letter: str, stride: int, extent: int
+) -> list[Digit] | None:
+    """Digits that the operand has in a segment; empty where it broadcasts."""
+    digits: list[Digit] = []
+    for name, dim in zip(letters, view.dims, strict=True):
+        if name != letter or not dim:
+            continue
+        part = cut(dim, stride, extent)
+        if part is None or digits:
+            return None
+        digits = part
+    kinds = {d.dim < 0 for d in digits}
+    if len(kinds) > 1:
+        return None
+    return [] if kinds == {True} else digits
+
+
+def _digit_map(view: View, rows: Sequence[tuple[Digit, int, int]]) -> DigitMap | None:
+    per_dim: list[tuple[tuple[int, int, int], ...]] = []
+    for dim, extent in enumerate(view.base.shape):
+        mine = sorted((r for r in rows if r[0].dim == dim), key=lambda r: r[0].stride)
+        step = 1
+        for digit, _, _ in mine:
+            if digit.stride != step:
+                return None
+            step *= digit.extent
+        if step != extent:
+            return None
+        per_dim.append(tuple((d.extent, label, stride) for d, label, stride in mine))
+    return tuple(per_dim)
+
+
+def shape_of(view: View) -> int:
+    """Number of elements of a view."""
+    return prod(view.shape)

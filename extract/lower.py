@@ -1,0 +1,239 @@
+"""Lowering one rank's graph, node by node, to base tensors and operators on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from gg_datalog.errors import InputError
+from gg_datalog.extract import lower_index, lower_math, lower_movement
+from gg_datalog.extract.context import HANDLERS, Context, Unsupported, Value, attributes
+from gg_datalog.extract.graph import Node, Ref, references
+from gg_datalog.extract.lower_rule import by_rule
+from gg_datalog.extract.scale import scale
+from gg_datalog.extract.side import At
+from gg_datalog.extract.view import View
+
+HIGHER_ORDER = ("auto_functionalized", "auto_functionalized_v2")
+RANDOM = ("rand", "randn", "randint", "bernoulli", "multinomial", "normal", "uniform", "exponential")
+_ = (lower_index, lower_movement)  # they register handlers
+
+
+@dataclass(frozen=True)
+class Call:
+    """A collective that waits for the other members of its group."""
+
+    node: Node
+    name: str
+
+
+def lower(ctx: Context) -> Iterator[Call]:
+    """Lowers the graph; yields at each collective, whose result the caller puts in ``ctx.values``."""
+    for node in ctx.graph.nodes.values():
+        ctx.node = node
+        ctx.side.at = At(ctx.rank, node.name, kernel_of(node))
+        if node.op == "output":
+            continue
+        name = name_of(ctx, node)
+        if node.op == "call_function" and name.split(".")[0] in ("_c10d_functional", "c10d_functional", "c10d"):
+            if name.split(".")[1] != "wait_tensor":
+                yield Call(node, name.split(".")[1])
+                ctx.node = node
+                continue
+        ctx.values[node.name] = checked(ctx, node, value_of(ctx, node, name))
+
+
+def kernel_of(node: Node) -> str:
+    """The target; of a functionalised kernel the kernel's own."""
+    if node.target in HIGHER_ORDER and node.args and isinstance(node.args[0], str):
+        return node.args[0]
+    return node.target
+
+
+def name_of(ctx: Context, node: Node) -> str:
+    """Namespace and name without overload, aliases resolved."""
+    target = kernel_of(node)
+    name = target.rpartition(".")[0] if target.count(".") > 1 else target
+    return ctx.table.aliases.get(name, name)
+
+
+def value_of(ctx: Context, node: Node, name: str) -> Value:
+    """What a node that is no collective stands for."""
+    if node.op in ("placeholder", "get_attr") or _given(ctx, node):
+        return _source(ctx, node)
+    if name in ("<built-in function getitem>", "getitem", "_operator.getitem"):
+        return _item(ctx, node)
+    if name in ("builtin", "<built-in function mul>"):
+        return None
+    try:
+        return _operator(ctx, node, name)
+    except Unsupported as reason:
+        return _opaque(ctx, node, str(reason))
+    except (AttributeError, TypeError, IndexError, KeyError, ValueError, ZeroDivisionError) as error:
+        raise InputError(
+            f"arguments of `{node.target}` do not make sense ({type(error).__name__}: {error})",
+            ctx.where(),
+            "check the node's args, kwargs and shape",
+        ) from error
+
+
+def _given(ctx: Context, node: Node) -> bool:
+    """Do the input relations name a node without tensor operands?"""
+    return node.name in ctx.related and not any(references((node.args, node.kwargs)))
+
+
+def _source(ctx: Context, node: Node) -> Value:
+    shape = node.shape
+    if node.op == "get_attr" and isinstance(node.value, (int, float)):
+        return lower_movement.need(
+            ctx.side.constant(scale(node.value)).expanded([int(e) for e in shape or ()])
+        )
+    if shape is None:
+        return None
+    if any(isinstance(e, str) for e in shape):
+        _note_opaque(ctx, node, "its size is symbolic")
+        return None
+    kind = "input" if node.name in ctx.related else "opaque"
+    view = ctx.side.source([int(e) for e in shape], kind)
+    view.base.dtype = node.dtype or ""
+    if kind == "opaque":
+        _note_opaque(ctx, node, "no input relation speaks of it")
+    return view
+
+
+def _note_opaque(ctx: Context, node: Node, reason: str) -> None:
+    ctx.notes.opaque.append((ctx.side.name, ctx.rank, node.name, reason))
+
+
+def _item(ctx: Context, node: Node) -> Value:
+    of, place = ctx.argument(0, ""), ctx.argument(1, "")
+    if isinstance(of, dict):
+        return of.get(place)
+    if isinstance(of, tuple) and isinstance(place, int) and -len(of) <= place < len(of):
+        return of[place]
+    if isinstance(of, tuple):
+        raise InputError(f"item {place!r} of {len(of)} results", ctx.where(), "capture it again")
+    return None
+
+
+def _operator(ctx: Context, node: Node, name: str) -> Value:
+    table = ctx.table
+    if name in table.rows:
+        return by_rule(ctx, table.rows[name])
+    if name in table.identity:
+        return _identity(ctx, node, table.identity[name])
+    if name in HANDLERS:
+        node_name = node.target
+        renamed = _renamed(node, name) if name not in node_name else node
+        ctx.node = renamed
+        return HANDLERS[name](ctx)
+    if name in table.elementwise:
+        ctx.node = _renamed(node, name)
+        return lower_math.plain(ctx)
+    if name.split(".")[-1].rstrip("_") in RANDOM:
+        raise Unsupported("a random operator")
+    raise Unsupported("not in the operator table")
+
+
+def _renamed(node: Node, name: str) -> Node:
+    from dataclasses import replace
+
+    overload = kernel_of(node).rpartition(".")[2] if node.target.count(".") > 1 else "default"
+    return replace(node, target=f"{name}.{overload}")
+
+
+def _identity(ctx: Context, node: Node, which: int | str) -> Value:
+    """The input itself: casts between float types, and what only moves or logs a tensor."""
+    if node.target in HIGHER_ORDER:
+        return _functionalised(ctx, node)
+    place = which if isinstance(which, int) else 99
+    value = ctx.argument(place, which if isinstance(which, str) else "self")
+    before = ctx.dtype_of(node.args[0]) if node.args else ""
+    after = node.dtype or before
+    if not isinstance(value, View) or before == after or not before:
+        return value
+    return cast(ctx, value, before, after)
+
+
+def _functionalised(ctx: Context, node: Node) -> Value:
+    """(result, what the kernel wrote into ...): for a kernel that leaves its tensors as they are."""
+    bases = ctx.value(node.kwargs.get("_all_bases", ()))
+    if not bases:
+        bases = tuple(v for v in map(ctx.value, node.kwargs.values()) if isinstance(v, View))
+    return (None, *bases)
+
+
+def cast(ctx: Context, value: View, before: str, after: str) -> View:
+    """A change of dtype: the identity between reals, an operator where values are cut."""
+    floats = lower_math.is_float(before), lower_math.is_float(after)
+    if floats[1] or before == "bool" or (not floats[0] and after == "int64"):
+        if all(floats):
+            ctx.notes.assume("float casts", "casts between float types are the identity")
+        return value
+    return ctx.elementwise(f"cast({after})", [value])[0]
+
+
+def _opaque(ctx: Context, node: Node, reason: str) -> Value:
+    """An uninterpreted operator: equal operands give equal results, and nothing more."""
+    side = ctx.side
+    names = list(dict.fromkeys(references((node.args, node.kwargs))))
+    views = [ctx.values.get(n) for n in names]
+    flat = [v for value in views for v in (value if isinstance(value, tuple) else (value,))]
+    kernel = kernel_of(node)
+    ctx.notes.unsupported.append((side.name, ctx.rank, node.name, kernel, reason))
+    shapes = result_shapes(ctx, node)
+    stateful = kernel.split(".")[-2:-1] and kernel.split(".")[1].rstrip("_") in RANDOM
+    if any(v is None for v in flat) or not shapes or stateful:
+        outs = [None if s is None else side.source(s, "opaque") for s in shapes]
+        return outs[0] if node.shape is not None and outs else tuple(outs)
+    operands = [(v, [f"o{i}.{k}" for k in range(len(v.dims))]) for i, v in enumerate(flat)]
+    letters = [[f"r{i}.{k}" for k in range(len(s or ()))] for i, s in enumerate(shapes)]
+    created = {
+        n: e for row, s in zip(letters, shapes, strict=True) for n, e in zip(row, s or (), strict=True)
+    }
+    signature = f"{kernel}({attributes(ctx)}) -> {created}"
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return letter, "created" if letter in created else "whole"
+
+    made = side.operator(signature, operands, letters, naming, created)
+    if made is None:
+        made = [side.source(s or (), "opaque") for s in shapes]
+    kept = [None if s is None else v for v, s in zip(made, shapes, strict=True)]
+    return kept[0] if node.shape is not None else tuple(kept)
+
+
+def result_shapes(ctx: Context, node: Node) -> list[tuple[int, ...] | None]:
+    """Shapes of the results: of the node, or as the items taken from it tell."""
+    if node.shape is not None:
+        return [] if any(isinstance(e, str) for e in node.shape) else [_ints(node.shape)]
+    found: dict[int, tuple[int, ...] | None] = {}
+    for user in ctx.graph.nodes.values():
+        item = len(user.args) == 2 and user.args[0] == Ref(node.name) and "getitem" in user.target
+        if item and isinstance(user.args[1], int) and user.shape is not None:
+            symbolic = any(isinstance(e, str) for e in user.shape)
+            found[user.args[1]] = None if symbolic else _ints(user.shape)
+    return [found.get(i) for i in range(max(found) + 1)] if found else []
+
+
+def _ints(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(int(e) for e in shape)
+
+
+def checked(ctx: Context, node: Node, value: Value) -> Value:
+    """The value, if its shape is what the graph says."""
+    if not isinstance(value, View) or node.shape is None or value.shape == node.shape:
+        return value
+    if any(isinstance(e, str) for e in node.shape):
+        return None
+    if prod(value.shape) == prod(_ints(node.shape)):
+        again = value.reshaped(_ints(node.shape))
+        if again is not None and "getitem" in node.target:
+            return again
+    raise InputError(
+        f"its shape is given as {list(node.shape)}, its operands make it {list(value.shape)}",
+        ctx.where(),
+        "the shapes of the graph do not add up: capture it again",
+    )

@@ -1,0 +1,392 @@
+"""Arithmetic: sums, scalar factors, products, reductions, normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
+from gg_datalog.extract.labels import Letters
+from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.scale import ONE, Scale, scale
+from gg_datalog.extract.view import View
+
+FLOATS = ("float", "bfloat", "half", "double")
+
+
+def is_float(dtype: str) -> bool:
+    """Is it a floating-point type?"""
+    return dtype.startswith(FLOATS)
+
+
+def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
+    """The sum of scaled terms, broadcast against each other."""
+    views = [v.scaled(s) for v, s in terms if not s.zero and not v.scale.zero]
+    rank = max(len(v.dims) for v, _ in terms)
+    sizes = [([1] * rank + list(v.shape))[-rank:] if rank else [] for v, _ in terms]
+    shape = [max(column) for column in zip(*sizes, strict=True)]
+    wide = [need(v.expanded(shape), "its sizes do not broadcast") for v in views]
+    if not wide:
+        return need(ctx.side.constant(scale(0)).expanded(shape))
+    return need(ctx.side.sum(wide, integers=not is_float(ctx.node.dtype or "float")))
+
+
+def factor(ctx: Context, place: int, name: str) -> Scale:
+    """A scalar keyword such as alpha; 1 where it is absent."""
+    found = ctx.number(place, name, 1)
+    if found is None:
+        raise Unsupported(f"`{name}` is not known")
+    return found
+
+
+@lowers("aten.add")
+def add(ctx: Context) -> Value:
+    if ctx.node.dtype == "bool":
+        raise Unsupported("a sum of booleans")
+    return added(ctx, [(ctx.tensor(0), ONE), (ctx.tensor(1), factor(ctx, 2, "alpha"))])
+
+
+@lowers("aten.sub")
+def sub(ctx: Context) -> Value:
+    alpha = factor(ctx, 2, "alpha") * scale(-1)
+    return added(ctx, [(ctx.tensor(0), ONE), (ctx.tensor(1), alpha)])
+
+
+@lowers("aten.rsub")
+def rsub(ctx: Context) -> Value:
+    alpha = factor(ctx, 2, "alpha") * scale(-1)
+    return added(ctx, [(ctx.tensor(1), ONE), (ctx.tensor(0), alpha)])
+
+
+@lowers("aten.neg")
+def neg(ctx: Context) -> Value:
+    return ctx.tensor(0).scaled(scale(-1))
+
+
+def times(ctx: Context, x: View, by: Scale, shape: Sequence[int]) -> View:
+    """A tensor times a scalar, broadcast to ``shape``."""
+    wide = need(x.expanded(shape), "its sizes do not broadcast")
+    if by.zero or ctx.side.is_zero(x):
+        return need(ctx.side.constant(scale(0)).expanded(shape))
+    return wide.scaled(by)
+
+
+def broadcast(a: View, b: View) -> list[int]:
+    """The shape of a and b together."""
+    rank = max(len(a.dims), len(b.dims))
+    sizes = [[1] * (rank - len(v.dims)) + list(v.shape) for v in (a, b)]
+    return [max(pair) for pair in zip(*sizes, strict=True)]
+
+
+@lowers("aten.mul")
+def mul(ctx: Context) -> Value:
+    a, b = ctx.tensor(0), ctx.tensor(1)
+    shape = broadcast(a, b)
+    for x, place in ((a, 1), (b, 0)):
+        by = ctx.number(place, "other")
+        if by is not None:
+            return times(ctx, x, by, shape)
+    out = ctx.elementwise("mul", [a, b], linear=(0, 1))[0]
+    if not is_float(ctx.node.dtype or "float"):
+        integer_pair(ctx, out, "mul", a, b)
+    return out
+
+
+@lowers("aten.div", "aten.true_divide")
+def div(ctx: Context) -> Value:
+    if ctx.argument(9, "rounding_mode") is not None:
+        raise Unsupported("a division that rounds")
+    a, b = ctx.tensor(0), ctx.tensor(1)
+    by = ctx.number(1, "other")
+    if by is not None and not by.zero:
+        return times(ctx, a, by.inverse(), broadcast(a, b))
+    return ctx.elementwise("div", [a, b], linear=(0,))[0]
+
+
+def integer_pair(ctx: Context, out: View, op: str, a: View, b: View) -> None:
+    """Notes `op` for the vocabulary lemma where it works on whole bases as they are."""
+    if a.dims == b.dims and a.base.shape == b.base.shape == out.base.shape and a.scale == b.scale == ONE:
+        ctx.side.integers.pairs.append((out.base, op, a.base, b.base))
+
+
+@lowers("aten.bitwise_and", "aten.logical_and", "aten.bitwise_or", "aten.logical_or")
+def boolean(ctx: Context) -> Value:
+    a, b = ctx.tensor(0), ctx.tensor(1)
+    op = "and" if "and" in ctx.node.target else "or"
+    if ctx.node.dtype != "bool":
+        return ctx.elementwise(f"bitwise_{op}", [a, b])[0]
+    out = ctx.elementwise(f"logical_{op}", [a, b])[0]
+    integer_pair(ctx, out, op, a, b)
+    return out
+
+
+@lowers("aten.bitwise_not", "aten.logical_not")
+def invert(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    if ctx.node.dtype != "bool":
+        return ctx.elementwise("bitwise_not", [x])[0]
+    out = ctx.elementwise("logical_not", [x])[0]
+    if x.scale == ONE:
+        ctx.side.integers.nots.append((out.base, x.base))
+    return out
+
+
+COMPARISONS = {"lt": ("lt", 0), "le": ("lt", 1), "ge": ("ge", 0), "gt": ("ge", 1)}
+
+
+@lowers("aten.lt", "aten.le", "aten.ge", "aten.gt")
+def compare(ctx: Context) -> Value:
+    name = ctx.node.target.split(".")[1]
+    x, bound = ctx.tensor(0), ctx.argument(1, "other")
+    out = ctx.elementwise(name, [x, ctx.tensor(1)])[0]
+    plain = out.base.shape == x.base.shape and x.scale == ONE
+    whole = isinstance(bound, int) and abs(bound) < 2**30
+    if plain and whole and not is_float(ctx.dtype_of(ctx.node.args[0]) or "float"):
+        kind, more = COMPARISONS[name]
+        ctx.side.integers.tests.append((out.base, x.base, kind, bound + more))
+    return out
+
+
+# ---- reductions -------------------------------------------------------------------------------------
+def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -> View:
+    """Dimensions ``dims`` added up (or their maximum taken)."""
+    letters = [str(i) for i in range(len(x.dims))]
+    gone = {str(i) for i in dims}
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return (kind, kind) if letter in gone else ("e", "parallel")
+
+    kept = [n for n in letters if n not in gone]
+    repeated = prod(d.extent for i in dims for d in x.dims[i] if d.dim < 0)
+    if kind == "sum":
+        body, after = View(x.base, x.dims), x.scale * scale(repeated)
+    else:
+        body, after = x, ONE
+    if all(d.dim < 0 for i in dims for d in x.dims[i]):
+        out = View(body.base, tuple(d for i, d in enumerate(x.dims) if i not in dims), body.scale)
+    else:
+        out = ctx.apply(
+            kind, [(body, letters)], [kept], naming,
+            linear=(0,) if kind == "sum" else (), monotone=() if kind == "sum" else (0,),
+        )[0]
+    out = out.scaled(after)
+    for dim in sorted(dims) if keep else ():
+        out = out.unsqueezed(dim)
+    return out
+
+
+def reduction(ctx: Context, kind: str) -> tuple[View, int]:
+    """The reduction at hand, and over how many elements."""
+    x = ctx.tensor(0)
+    whole = ctx.node.target.endswith(".default") and len(ctx.node.args) < 2
+    dims = tuple(range(len(x.dims))) if whole else ctx.dims(1, "dim", len(x.dims))
+    keep = bool(ctx.argument(2, "keepdim", False))
+    return reduced(ctx, x, dims, kind, keep), prod(x.shape[i] for i in dims)
+
+
+@lowers("aten.sum", "hlo.reduce_add")
+def sum_(ctx: Context) -> Value:
+    return reduction(ctx, "sum")[0]
+
+
+@lowers("aten.mean")
+def mean(ctx: Context) -> Value:
+    out, over = reduction(ctx, "sum")
+    return out.scaled(scale(over).inverse())
+
+
+@lowers("aten.amax", "hlo.reduce_max")
+def amax(ctx: Context) -> Value:
+    return reduction(ctx, "max")[0]
+
+
+@lowers("aten.amin", "hlo.reduce_min")
+def amin(ctx: Context) -> Value:
+    return reduction(ctx, "min")[0]
+
+
+@lowers("aten.max", "aten.min")
+def extremum(ctx: Context) -> Value:
+    kind = ctx.node.target.split(".")[1]
+    if ctx.node.target.endswith(".default"):
+        return reduction(ctx, kind)[0]
+    if ctx.node.target.endswith(".other"):
+        return ctx.elementwise(f"{kind}imum", [ctx.tensor(0), ctx.tensor(1)])[0]
+    return (reduction(ctx, kind)[0], arg_extremum(ctx, kind))
+
+
+@lowers("aten.argmax", "aten.argmin")
+def argument_of(ctx: Context) -> Value:
+    return arg_extremum(ctx, ctx.node.target.split(".")[1][3:])
+
+
+def arg_extremum(ctx: Context, kind: str) -> View:
+    """Where the maximum lies: the dimension may not be cut."""
+    x = ctx.tensor(0)
+    if ctx.argument(1, "dim") is None:
+        raise Unsupported("the index of a maximum over all dimensions")
+    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    letters = [str(i) for i in range(len(x.dims))]
+    kept = [n for i, n in enumerate(letters) if i != dim]
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return ("w", "whole") if letter == str(dim) else ("e", "parallel")
+
+    out = ctx.apply(f"arg{kind}", [(x, letters)], [kept], naming)[0]
+    return out.unsqueezed(dim) if ctx.argument(2, "keepdim", False) else out
+
+
+@lowers("aten._softmax", "aten.softmax", "aten._log_softmax", "aten.log_softmax", "aten.cumsum")
+def along(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    name = ctx.node.target.split(".")[1].lstrip("_")
+    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    return ctx.elementwise(name, [x], whole=(dim,), linear=(0,) if name == "cumsum" else ())[0]
+
+
+# ---- contractions ---------------------------------------------------------------------------------
+def contract(
+    ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Letters
+) -> View:
+    """The product of two tensors, added up over the letters that the result does not have."""
+    by = a.scale * b.scale
+    both = (View(a.base, a.dims), View(b.base, b.dims))
+    if ctx.side.is_zero(a) or ctx.side.is_zero(b):
+        raise Unsupported("a product with 0")
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        if letter not in out:
+            return "k", "sum"
+        return {(0, 1): "b", (0,): "i", (1,): "j"}[places], "parallel"
+
+    extents = dict(zip(la, a.shape, strict=True)) | dict(zip(lb, b.shape, strict=True))
+    dims = dict(zip(la, a.dims, strict=True)), dict(zip(lb, b.dims, strict=True))
+    for letter, extent in extents.items():
+        digits = [[d.dim < 0 for d in side.get(letter, ())] for side in dims]
+        if letter not in out and all(map(all, digits)):
+            by = by * scale(extent)
+        elif letter not in out and all(map(any, digits)):
+            raise Unsupported("both operands repeat a part of the contracted dimension")
+    view = ctx.apply(
+        "contract", [(both[0], la), (both[1], lb)], [out], naming, linear=(0, 1)
+    )[0]
+    return view.scaled(by)
+
+
+@lowers("aten.mm", "aten.bmm", "aten.matmul", "aten.dot", "aten.mv")
+def matmul(ctx: Context) -> Value:
+    return product(ctx, ctx.tensor(0), ctx.tensor(1))
+
+
+def product(ctx: Context, a: View, b: View) -> View:
+    """A matrix product with broadcast batch dimensions."""
+    batch = [f"n{i}" for i in range(max(len(a.dims), len(b.dims)) - 2)]
+    la = [*batch[len(batch) - len(a.dims) + 2 :], "i", "k"] if len(a.dims) > 1 else ["k"]
+    lb = [*batch[len(batch) - len(b.dims) + 2 :], "k", "j"] if len(b.dims) > 1 else ["k"]
+    out = [*batch, *(["i"] if len(a.dims) > 1 else []), *(["j"] if len(b.dims) > 1 else [])]
+    return contract(ctx, a, la, b, lb, out)
+
+
+@lowers("aten.addmm")
+def addmm(ctx: Context) -> Value:
+    beta, alpha = factor(ctx, 3, "beta"), factor(ctx, 4, "alpha")
+    return added(ctx, [(product(ctx, ctx.tensor(1), ctx.tensor(2)), alpha), (ctx.tensor(0), beta)])
+
+
+@lowers("aten.baddbmm")
+def baddbmm(ctx: Context) -> Value:
+    beta, alpha = factor(ctx, 3, "beta"), factor(ctx, 4, "alpha")
+    made = product(ctx, ctx.tensor(1), ctx.tensor(2))
+    return made.scaled(alpha) if beta.zero else added(ctx, [(made, alpha), (ctx.tensor(0), beta)])
+
+
+@lowers("aten.linear")
+def linear(ctx: Context) -> Value:
+    x, w = ctx.tensor(0), ctx.tensor(1)
+    letters = [str(i) for i in range(len(x.dims) - 1)]
+    made = contract(ctx, x, [*letters, "k"], w, ["j", "k"], [*letters, "j"])
+    bias: Any = ctx.argument(2, "bias")
+    return made if bias is None else added(ctx, [(made, ONE), (ctx.tensor(2), ONE)])
+
+
+@lowers("hlo.dot")
+def hlo_dot(ctx: Context) -> Value:
+    a, b = ctx.tensor(0), ctx.tensor(1)
+    lists = [ctx.argument(i, "") or () for i in (2, 3, 4, 5)]
+    la = [f"a{i}" for i in range(len(a.dims))]
+    lb = [f"b{i}" for i in range(len(b.dims))]
+    for x, y in zip(lists[0], lists[1], strict=True):
+        la[x] = lb[y] = f"k{x}"
+    for x, y in zip(lists[2], lists[3], strict=True):
+        la[x] = lb[y] = f"n{x}"
+    batch = [la[i] for i in lists[2]]
+    out = batch + [n for n in la if n[0] == "a"] + [n for n in lb if n[0] == "b"]
+    return contract(ctx, a, la, b, lb, out)
+
+
+@lowers("aten.native_dropout", "aten.dropout")
+def dropout(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    p, train = ctx.argument(1, "p"), ctx.argument(2, "train")
+    single = ctx.node.target.startswith("aten.dropout")
+    if train is False or p == 0:
+        mask = need(ctx.side.constant(scale(1)).expanded(x.shape))
+        return x if single else (x, mask)
+    name = ctx.random(f"dropout({p!r})")
+    outs = ctx.elementwise(name, [x], results=2, numbered=False)
+    return outs[0] if single else tuple(outs)
+
+
+@lowers("aten.where", "hlo.select")
+def where(ctx: Context) -> Value:
+    mask, a, b = ctx.tensor(0), ctx.tensor(1), ctx.tensor(2)
+    if ctx.side.is_zero(a):
+        return masked(ctx, b, mask, scale(0))
+    views = [need(v.expanded(broadcast3(mask, a, b))) for v in (mask, a, b)]
+    return ctx.elementwise("select", views)[0]
+
+
+def broadcast3(a: View, b: View, c: View) -> list[int]:
+    """The shape of three tensors together."""
+    rank = max(len(v.dims) for v in (a, b, c))
+    sizes = [[1] * (rank - len(v.dims)) + list(v.shape) for v in (a, b, c)]
+    return [max(column) for column in zip(*sizes, strict=True)]
+
+
+@lowers("aten.masked_fill")
+def masked_fill(ctx: Context) -> Value:
+    value = ctx.number(2, "value")
+    if value is None:
+        raise Unsupported("its fill value is not known")
+    return masked(ctx, ctx.tensor(0), ctx.tensor(1), value)
+
+
+def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
+    """``value`` where ``mask`` is true, else x."""
+    from gg_datalog.extract.lower_index import masked_lookup
+
+    shape = broadcast(x, mask)
+    x, mask = (need(v.expanded(shape), "its sizes do not broadcast") for v in (x, mask))
+    out = ctx.elementwise(f"masked_fill({value})", [x, mask], linear=(0,) if value.zero else ())[0]
+    same = x.dims == mask.dims and x.base.shape == mask.base.shape == out.base.shape
+    if same and x.scale == mask.scale == ONE and value.integer is not None:
+        ctx.side.integers.fills.append((out.base, x.base, mask.base, value.integer))
+    if value.zero:
+        masked_lookup(ctx, out.base, x, mask)
+    return out
+
+
+def plain(ctx: Context) -> Value:
+    """An elementwise operator of the table, with all its attributes in the signature."""
+    views = [v for v in map(ctx.value, ctx.node.args) if isinstance(v, View)]
+    views += [v for v in map(ctx.value, ctx.node.kwargs.values()) if isinstance(v, View)]
+    name = ctx.node.target.rpartition(".")[0]
+    flags = ctx.table.elementwise[name]
+    signature = f"{name.split('.')[-1]}({attributes(ctx)})"
+    if not views:
+        raise Unsupported("no operand is a tensor")
+    return ctx.elementwise(
+        signature, views, linear=(0,) if "linear" in flags else (),
+        monotone=(0,) if "monotone" in flags and len(views) == 1 else (),
+    )[0]

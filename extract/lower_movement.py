@@ -1,0 +1,297 @@
+"""Operators that only move data: views, slices, concatenations, constants, memory."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from gg_datalog.extract.context import Context, Unsupported, Value, lowers
+from gg_datalog.extract.graph import Literal
+from gg_datalog.extract.scale import scale
+from gg_datalog.extract.view import View
+
+
+def need(view: View | None, why: str = "its digits do not split that way") -> View:
+    """The view, or :class:`Unsupported`."""
+    if view is None:
+        raise Unsupported(why)
+    return view
+
+
+@lowers("aten.view")
+def view(ctx: Context) -> Value:
+    shape = ctx.node.shape if ctx.node.shape is not None else ctx.sizes(1, "size")
+    if any(isinstance(e, str) for e in shape):
+        raise Unsupported("symbolic sizes")
+    return need(ctx.tensor(0).reshaped([int(e) for e in shape]))
+
+
+@lowers("aten.unsqueeze")
+def unsqueeze(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    return x.unsqueezed(ctx.dim(ctx.argument(1, "dim"), len(x.dims) + 1))
+
+
+@lowers("aten.squeeze")
+def squeeze(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    for dim in sorted(ctx.dims(1, "dim", len(x.dims)), reverse=True):
+        x = x.without(dim) if x.shape[dim] == 1 else x
+    return x
+
+
+@lowers("aten.permute")
+def permute(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    order = ctx.dims(1, "dims", len(x.dims))
+    if sorted(order) != list(range(len(x.dims))):
+        raise Unsupported(f"{order} is no permutation")
+    return x.permuted(order)
+
+
+@lowers("aten.transpose", "aten.swapaxes")
+def transpose(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    order = list(range(len(x.dims)))
+    a, b = (ctx.dim(ctx.argument(i, n), len(order)) for i, n in ((1, "dim0"), (2, "dim1")))
+    if order:
+        order[a], order[b] = order[b], order[a]
+    return x.permuted(order)
+
+
+@lowers("aten.t", "aten.numpy_T")
+def t(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    return x.permuted(range(len(x.dims))[::-1])
+
+
+@lowers("aten.expand", "aten.broadcast_to")
+def expand(ctx: Context) -> Value:
+    return need(ctx.tensor(0).expanded(ctx.sizes(1, "size")), "its sizes do not broadcast")
+
+
+@lowers("aten.expand_as", "aten.copy")
+def like(ctx: Context) -> Value:
+    """`copy(into, of)` gives `of`, `expand_as(of, like)` too, in the other's shape."""
+    copies = ctx.node.target.startswith("aten.copy")
+    into, of = (ctx.tensor(0), ctx.tensor(1)) if copies else (ctx.tensor(1), ctx.tensor(0))
+    return need(of.expanded(into.shape), "its sizes do not broadcast")
+
+
+@lowers("hlo.broadcast")
+def hlo_broadcast(ctx: Context) -> Value:
+    x, at, shape = ctx.tensor(0), ctx.sizes(1, "dims"), ctx.sizes(2, "shape")
+    dims: list[Any] = [()] * len(shape)
+    for dim, place in zip(x.dims, at, strict=False):
+        dims[ctx.dim(place, len(shape))] = dim
+    return need(View(x.base, tuple(dims), x.scale).expanded(shape), "its sizes do not broadcast")
+
+
+def bounds(ctx: Context, extent: int, start: Any, end: Any) -> tuple[int, int]:
+    """(start, size) after clamping open or negative bounds as torch does."""
+    start = 0 if start is None else start
+    end = extent if end is None else end
+    if not isinstance(start, int) or not isinstance(end, int):
+        raise Unsupported("its bounds are not known")
+    start, end = (max(0, min(extent, b + extent if b < 0 else b)) for b in (start, end))
+    return start, max(0, end - start)
+
+
+def sliced(ctx: Context, x: View, dim: int, start: int, size: int) -> View:
+    """A slice that is not empty."""
+    if size == 0:
+        raise Unsupported("the slice is empty")
+    return need(ctx.side.slice(x, dim, start, size))
+
+
+@lowers("aten.slice")
+def slice_(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    dim = ctx.dim(ctx.argument(1, "dim", 0), len(x.dims))
+    if ctx.argument(4, "step", 1) != 1:
+        raise Unsupported("a slice with a step")
+    start, size = bounds(ctx, x.shape[dim], ctx.argument(2, "start"), ctx.argument(3, "end"))
+    return sliced(ctx, x, dim, start, size)
+
+
+@lowers("aten.narrow")
+def narrow(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    start, length = ctx.argument(2, "start"), ctx.argument(3, "length")
+    return sliced(ctx, x, dim, *bounds(ctx, x.shape[dim], start, start + length))
+
+
+@lowers("aten.select")
+def select(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    index = ctx.argument(2, "index")
+    if not isinstance(index, int):
+        raise Unsupported("its index is not known")
+    return sliced(ctx, x, dim, index % x.shape[dim], 1).without(dim)
+
+
+def pieces(ctx: Context, x: View, dim: int, sizes: Any) -> Value:
+    """Slices of the given sizes, one after the other."""
+    if sum(sizes) != x.shape[dim]:
+        raise Unsupported(f"sizes {list(sizes)} do not add up to {x.shape[dim]}")
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return tuple(
+        sliced(ctx, x, dim, start, size) for start, size in zip(starts, sizes, strict=True)
+    )
+
+
+@lowers("aten.split_with_sizes")
+def split_with_sizes(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    return pieces(ctx, x, ctx.dim(ctx.argument(2, "dim", 0), len(x.dims)), ctx.sizes(1, "sizes"))
+
+
+@lowers("aten.split", "aten.chunk")
+def split(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    dim = ctx.dim(ctx.argument(2, "dim", 0), len(x.dims))
+    sizes = ctx.argument(1, "split_size")
+    if isinstance(sizes, int):
+        extent = x.shape[dim]
+        width = -(-extent // sizes) if ctx.node.target.startswith("aten.chunk") else sizes
+        sizes = tuple(min(width, extent - at) for at in range(0, extent, width))
+    return pieces(ctx, x, dim, sizes)
+
+
+@lowers("aten.unbind")
+def unbind(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    dim = ctx.dim(ctx.argument(1, "dim", 0), len(x.dims))
+    return tuple(v.without(dim) for v in pieces(ctx, x, dim, (1,) * x.shape[dim]))
+
+
+def tensors(ctx: Context, place: int) -> list[View]:
+    """A list of tensors, without empty ones."""
+    listed = ctx.argument(place, "tensors")
+    views = [ctx.as_tensor(v) for v in listed] if isinstance(listed, tuple) else []
+    if not views or any(v is None for v in views):
+        raise Unsupported("its operands are not all known")
+    return [v for v in views if v is not None and prod(v.shape)]
+
+
+@lowers("aten.cat", "aten.concat", "hlo.concatenate")
+def cat(ctx: Context) -> Value:
+    views = tensors(ctx, 0)
+    return joined(ctx, views, ctx.dim(ctx.argument(1, "dim", 0), len(views[0].dims)))
+
+
+@lowers("aten.stack")
+def stack(ctx: Context) -> Value:
+    views = tensors(ctx, 0)
+    dim = ctx.dim(ctx.argument(1, "dim", 0), len(views[0].dims) + 1)
+    return joined(ctx, [v.unsqueezed(dim) for v in views], dim)
+
+
+def joined(ctx: Context, views: list[View], dim: int) -> View:
+    """Views one after the other; where that is no plain concatenation, an operator that needs
+    the dimension whole."""
+    if all(ctx.side.is_zero(v) for v in views):
+        shape = list(views[0].shape)
+        shape[dim] = sum(v.shape[dim] for v in views)
+        return need(ctx.side.constant(scale(0)).expanded(shape))
+    made = ctx.side.concat(views, dim)
+    if made is not None:
+        return made
+    letters = [[f"c{i}" if k == dim else str(k) for k in range(len(v.dims))]
+               for i, v in enumerate(views)]
+    out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        if letter == "c":
+            return "c", "created"
+        return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
+
+    extent = sum(v.shape[dim] for v in views)
+    sizes = ",".join(str(v.shape[dim]) for v in views)
+    return ctx.apply(
+        f"cat({sizes})", list(zip(views, letters, strict=True)), [out], naming, created={"c": extent}
+    )[0]
+
+
+@lowers("aten.slice_scatter")
+def slice_scatter(ctx: Context) -> Value:
+    x, part = ctx.tensor(0), ctx.tensor(1, "src")
+    dim = ctx.dim(ctx.argument(2, "dim", 0), len(x.dims))
+    if ctx.argument(5, "step", 1) != 1:
+        raise Unsupported("a slice with a step")
+    extent = x.shape[dim]
+    start, size = bounds(ctx, extent, ctx.argument(3, "start"), ctx.argument(4, "end"))
+    if part.shape[dim] != size:
+        raise Unsupported(f"{part.shape[dim]} positions do not fill {size}")
+    around = [(0, start), (start + size, extent - start - size)]
+    kept = [sliced(ctx, x, dim, at, n) if n else None for at, n in around]
+    return joined(ctx, [v for v in (kept[0], part, kept[1]) if v is not None], dim)
+
+
+@lowers("aten.full", "aten.full_like", "aten.new_full")
+def full(ctx: Context) -> Value:
+    places = {"aten.full": 1, "aten.full_like": 1, "aten.new_full": 2}
+    value = ctx.number(places[ctx.node.target.rpartition(".")[0]], "fill_value")
+    return filled(ctx, value)
+
+
+@lowers("aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero")
+def zeros(ctx: Context) -> Value:
+    return filled(ctx, scale(0))
+
+
+@lowers("aten.ones", "aten.ones_like", "aten.new_ones")
+def ones(ctx: Context) -> Value:
+    return filled(ctx, scale(1))
+
+
+@lowers("aten.fill")
+def fill(ctx: Context) -> Value:
+    return filled(ctx, ctx.number(1, "value"))
+
+
+@lowers("aten.scalar_tensor")
+def scalar_tensor(ctx: Context) -> Value:
+    return filled(ctx, ctx.number(0, "s"))
+
+
+def filled(ctx: Context, value: Any) -> View:
+    """A constant in the shape of the node."""
+    shape = ctx.node.shape
+    if value is None or shape is None or any(isinstance(e, str) for e in shape):
+        raise Unsupported("its value or shape is not known")
+    return need(ctx.side.constant(value).expanded([int(e) for e in shape]))
+
+
+@lowers(
+    "aten.empty", "aten.empty_like", "aten.new_empty", "aten.empty_strided",
+    "aten.new_empty_strided", "aten.empty_permuted",
+)
+def empty(ctx: Context) -> Value:
+    shape = ctx.node.shape
+    if shape is None or any(isinstance(e, str) for e in shape):
+        raise Unsupported("its shape is not known")
+    view = ctx.side.source([int(e) for e in shape], "uninitialised")
+    ctx.notes.uninitialised.append((ctx.side.name, ctx.rank, ctx.node.name))
+    return view
+
+
+@lowers("aten.arange", "prims.iota", "hlo.iota")
+def arange(ctx: Context) -> Value:
+    shape = ctx.node.shape
+    if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
+        raise Unsupported("its size is not known")
+    numbers = [a for a in ctx.node.args if not isinstance(a, Literal)]
+    start = numbers[0] if len(numbers) > 1 else ctx.argument(9, "start", 0)
+    step = numbers[2] if len(numbers) > 2 else ctx.argument(9, "step", 1)
+    if not all(isinstance(v, (int, float)) for v in (start, step)):
+        raise Unsupported("its bounds are not known")
+    out = ctx.apply(
+        f"arange({start!r}, {step!r})", [], [["n"]], lambda _, __: ("n", "created"),
+        created={"n": shape[0]},
+    )[0]
+    if (start, step) == (0, 1):
+        ctx.side.aranges[out.base] = shape[0]
+    return out

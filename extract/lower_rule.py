@@ -1,0 +1,176 @@
+"""Operators with a sharding rule in the table, such as ``... h, h -> ... h``.
+
+A rule lists the dimensions of every operand and result: names, ``(a b)`` for a dimension made of
+two (a outer), ``...`` for any leading (or trailing) dimensions, ``u`` for one position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from lark import Lark, Transformer
+from lark.exceptions import LarkError
+
+from gg_datalog.errors import InputError
+from gg_datalog.extract.context import Context, Unsupported, Value, attributes
+from gg_datalog.extract.table import Row
+from gg_datalog.extract.view import View
+
+GRAMMAR = r"""
+rule: tensors "->" tensors
+tensors: tensor ("," tensor)*
+tensor: dim*
+dim: NAME | REST -> rest | "(" (NAME | REST)* ")" -> group
+NAME: /[a-z][a-z0-9_]*/
+REST: "..."
+%ignore " "
+"""
+
+
+class _Read(Transformer[Any, Any]):
+    def dim(self, names: list[Any]) -> tuple[str, ...]:
+        return (str(names[0]),)
+
+    def rest(self, _: list[Any]) -> tuple[str, ...]:
+        return ("...",)
+
+    def group(self, names: list[Any]) -> tuple[str, ...]:
+        return ("(", *map(str, names))
+
+    tensor = list
+    tensors = list
+    rule = tuple
+
+
+_parser = Lark(GRAMMAR, start="rule", parser="lalr")
+
+
+def read_rule(row: Row) -> tuple[list[Any], list[Any]]:
+    """Dimensions per operand and per result."""
+    try:
+        left, right = _Read().transform(_parser.parse(row.rule))
+    except LarkError as error:
+        raise InputError(
+            f"rule `{row.rule}` cannot be read: {str(error).splitlines()[0]}",
+            f"operator `{row.target}`", "see docs/operators.md",
+        ) from None
+    return left, right
+
+
+def by_rule(ctx: Context, rows: Sequence[Row]) -> Value:
+    """The results of all rows of an operator, in their places."""
+    found: dict[int, View] = {}
+    for row in rows:
+        for place, view in zip(row.results, _one(ctx, row), strict=True):
+            found[place] = view
+    if ctx.node.shape is not None and set(found) == {0}:
+        return found[0]
+    return tuple(found.get(i) for i in range(max(found) + 1))
+
+
+def _operand(ctx: Context, which: int | str) -> View:
+    value = ctx.argument(which, "") if isinstance(which, int) else ctx.argument(99, which)
+    view = ctx.as_tensor(value)
+    if view is None:
+        raise Unsupported(f"operand {which} is not a tensor")
+    return view
+
+
+def _one(ctx: Context, row: Row) -> list[View]:
+    left, right = read_rule(row)
+    operands = [(_operand(ctx, w), dims) for w, dims in zip(row.operands, left, strict=True)]
+    rest = _rest(operands)
+    known = {name: _size(ctx, row, value) for name, value in row.sizes.items()} | {"u": 1}
+    expanded = [(view, _expand(dims, rest)) for view, dims in operands]
+    for view, dims in expanded:
+        _learn(view, dims, known)
+    lettered = [_flat(view, dims, known) for view, dims in expanded]
+    letters = {n for _, names in lettered for n in names}
+    results = [_expand(dims, rest) for dims in right]
+    outs = [[n for dim in dims for n in dim] for dims in results]
+    created = {n: known[n] for names in outs for n in names if n not in letters}
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        if letter in created:
+            return letter, "created"
+        if letter in row.whole:
+            return letter, "whole"
+        return ("..." if letter.startswith("...") else letter), "parallel"
+
+    skip = [w for w in (*row.ignore, *row.operands)]
+    attrs = attributes(ctx, [*skip, 0] if ctx.node.target.startswith("auto_func") else skip)
+    signature = f"{row.target}[{','.join(map(str, row.results))}]({attrs})"
+    made = ctx.apply(signature, lettered, outs, naming, linear=row.linear, created=created)
+    if row.assume:
+        ctx.notes.assume("opaque kernel", row.assume)
+    sizes = known | {n: e for v, ns in lettered for n, e in zip(ns, v.shape, strict=True) if e > 1}
+    return [_grouped(v, dims, sizes) for v, dims in zip(made, results, strict=True)]
+
+
+def _grouped(view: View, dims: list[tuple[str, ...]], sizes: dict[str, int]) -> View:
+    shape = [prod(sizes.get(n, 1) for n in dim) for dim in dims]
+    again = view.reshaped(shape)
+    if again is None:
+        raise Unsupported("its result does not split that way")
+    return again
+
+
+def _size(ctx: Context, row: Row, value: int | str) -> int:
+    found = value if isinstance(value, int) else ctx.argument(99, value)
+    if not isinstance(found, int):
+        raise Unsupported(f"attribute `{value}` is not an integer")
+    return found
+
+
+def _rest(operands: Sequence[tuple[View, Any]]) -> int:
+    """How many dimensions ``...`` stands for."""
+    counts = {
+        len(view.dims) - sum(d != ("...",) for d in dims)
+        for view, dims in operands
+        if ("...",) in dims
+    }
+    if len(counts) > 1 or any(c < 0 for c in counts):
+        raise Unsupported("its operands differ in rank")
+    return counts.pop() if counts else 0
+
+
+def _expand(dims: list[tuple[str, ...]], rest: int) -> list[tuple[str, ...]]:
+    names = tuple(f"...{i}" for i in range(rest))
+    out: list[tuple[str, ...]] = []
+    for dim in dims:
+        if dim == ("...",):
+            out += [(n,) for n in names]
+        elif dim[0] == "(":
+            out.append(tuple(m for n in dim[1:] for m in (names if n == "..." else (n,))))
+        else:
+            out.append(dim)
+    return out
+
+
+def _learn(view: View, dims: list[tuple[str, ...]], known: dict[str, int]) -> None:
+    if len(dims) != len(view.dims):
+        raise Unsupported(f"an operand has {len(view.dims)} dimensions, its rule {len(dims)}")
+    for names, extent in zip(dims, view.shape, strict=True):
+        if len(names) == 1 and (names[0] not in known or extent > 1):
+            known[names[0]] = extent
+
+
+def _flat(view: View, dims: list[tuple[str, ...]], known: dict[str, int]) -> tuple[View, list[str]]:
+    """The operand with every composite dimension split."""
+    shape: list[int] = []
+    for names, extent in zip(dims, view.shape, strict=True):
+        open_ = [n for n in names if n not in known]
+        inner = prod(known[n] for n in names if n in known)
+        if len(open_) > 1 or (open_ and extent % inner) or (not open_ and inner != extent):
+            raise Unsupported(f"{extent} positions do not split into {' x '.join(names)}")
+        if open_:
+            known[open_[0]] = extent // inner
+        shape += [known[n] for n in names]
+    flat = view.reshaped(shape)
+    if flat is None:
+        raise Unsupported("an operand does not split that way")
+    return flat, [n for names in dims for n in names]
+
+

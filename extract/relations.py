@@ -1,0 +1,173 @@
+"""Input relations: reading rows, guessing them where none are given, refusing contradictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gg_datalog.errors import InputError
+from gg_datalog.extract.case import Case
+from gg_datalog.extract.graph import Graph, Node, references
+
+Box = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """``seq[seq_box] == dist[dist_box]`` on ``rank``; boxes are (lo, hi) per dimension."""
+
+    seq: str
+    rank: int
+    dist: str
+    seq_box: Box
+    dist_box: Box
+
+
+def input_rows(case: Case) -> list[Row]:
+    """The rows given, checked; or guessed ones, each noted as an assumption."""
+    if case.relations is None:
+        return list(_guessed(case))
+    rows = [_read(r, i, case) for i, r in enumerate(case.relations)]
+    kept = list(dict.fromkeys(r for r in rows if r is not None))
+    _check_consistent(kept, case)
+    return kept
+
+
+def _sources(graph: Graph) -> dict[str, Node]:
+    """Nodes that an input relation may name: placeholders, constants, nodes without operands."""
+    return {
+        n.name: n
+        for n in graph.nodes.values()
+        if n.op in ("placeholder", "get_attr")
+        or (n.op == "call_function" and not any(references((n.args, n.kwargs))))
+    }
+
+
+# ---- rows given ----------------------------------------------------------------------------------------
+def _read(row: Mapping[str, Any], number: int, case: Case) -> Row | None:
+    where = f"{case.relations_path}: row {number}"
+    rank, seq, dist = row.get("rank"), row.get("seq"), row.get("dist")
+    if not isinstance(seq, str) or not isinstance(dist, str) or not isinstance(rank, int):
+        raise InputError("a row has `seq`, `rank` and `dist`", where, "see docs/format.md")
+    if rank not in case.dist:
+        case.warnings.append(f"row {number} of the input relations names rank {rank}, which has no graph")
+        return None
+    ours = _node(case.seq, seq, where)
+    theirs = _node(case.dist[rank], dist, where)
+    if ours is None or theirs is None:
+        case.warnings.append(f"row {number} of the input relations is left out: `{seq}` has a symbolic size")
+        return None
+    boxes = _box(row.get("seq_box"), ours, where), _box(row.get("dist_box"), theirs, where)
+    sizes = [tuple(hi - lo for lo, hi in box) for box in boxes]
+    if sizes[0] != sizes[1]:
+        raise InputError(
+            f"`{seq}` {list(sizes[0])} and `{dist}` of rank {rank} {list(sizes[1])} differ in size", where,
+            "both boxes hold the same elements",
+        )
+    if _family(ours.dtype) != _family(theirs.dtype):
+        raise InputError(f"`{seq}` is {ours.dtype}, `{dist}` of rank {rank} is {theirs.dtype}", where)
+    return Row(seq, rank, dist, *boxes)
+
+
+def _node(graph: Graph, name: str, where: str) -> Node | None:
+    node = graph.nodes.get(name)
+    if node is None:
+        raise InputError(f"`{name}` is no node of {graph.path}", where, "check the name")
+    if name not in _sources(graph):
+        raise InputError(
+            f"`{name}` of {graph.path} is computed from other nodes", where,
+            "input relations speak of placeholders, constants and nodes without operands",
+        )
+    if node.shape is None:
+        raise InputError(f"`{name}` of {graph.path} is not one tensor", where)
+    return None if any(isinstance(e, str) for e in node.shape) else node
+
+
+def _family(dtype: str | None) -> str:
+    text = dtype or ""
+    return "bool" if text == "bool" else "int" if text.startswith(("int", "uint")) else "float"
+
+
+def _box(box: Any, node: Node, where: str) -> Box:
+    shape = [int(e) for e in node.shape or ()]
+    if box is None:
+        return tuple((0, e) for e in shape)
+    fits = (
+        isinstance(box, list)
+        and len(box) == len(shape)
+        and all(isinstance(b, list) and len(b) == 2 and all(type(v) is int for v in b) for b in box)
+    )
+    if not fits:
+        raise InputError(f"box {box} of `{node.name}` is not one [lo, hi] per dimension", where)
+    for (lo, hi), extent in zip(box, shape, strict=True):
+        if not 0 <= lo < hi <= extent:
+            raise InputError(f"[{lo}, {hi}] of `{node.name}` is outside [0, {extent}] or empty", where)
+    return tuple((lo, hi) for lo, hi in box)
+
+
+def _check_consistent(rows: Sequence[Row], case: Case) -> None:
+    """Rows that speak of the same elements of a distributed tensor have to say the same."""
+    groups: dict[tuple[int, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.rank, row.dist), []).append(row)
+    for (rank, dist), mine in groups.items():
+        for i, a in enumerate(mine):
+            for b in mine[:i]:
+                if _meet(a.dist_box, b.dist_box) and (a.seq != b.seq or _shift(a) != _shift(b)):
+                    raise InputError(
+                        f"`{dist}` of rank {rank} is said to hold both `{a.seq}`{_text(a.seq_box)} and "
+                        f"`{b.seq}`{_text(b.seq_box)}",
+                        case.relations_path, "rows that overlap have to agree element by element",
+                    )
+
+
+def _meet(a: Box, b: Box) -> bool:
+    return all(x[0] < y[1] and y[0] < x[1] for x, y in zip(a, b, strict=True))
+
+
+def _shift(row: Row) -> tuple[int, ...]:
+    return tuple(s[0] - d[0] for s, d in zip(row.seq_box, row.dist_box, strict=True))
+
+
+def _text(box: Box) -> str:
+    return "[" + ", ".join(f"{lo}:{hi}" for lo, hi in box) + "]"
+
+
+# ---- rows guessed --------------------------------------------------------------------------------------
+def _guessed(case: Case) -> list[Row]:
+    rows: list[Row] = []
+    ours = {n: v for n, v in _sources(case.seq).items() if v.op == "placeholder"}
+    for name, node in ours.items():
+        for place, (rank, graph) in enumerate(case.dist.items()):
+            other = _sources(graph).get(name)
+            if other is None or other.shape is None or node.shape is None:
+                case.warnings.append(f"`{name}` of rank {rank}: no placeholder of that name to pair with")
+                continue
+            row = _guess(node, other, rank, place, len(case.dist))
+            if row is None:
+                case.warnings.append(
+                    f"`{name}` of rank {rank} is {list(other.shape)}, sequentially {list(node.shape)}: "
+                    "left open, give an input relation"
+                )
+                continue
+            how = "a replica" if row.seq_box == row.dist_box else f"the shard {_text(row.seq_box)}"
+            case.notes.append(("guessed relation", f"`{name}` of rank {rank} is taken as {how}"))
+            rows.append(row)
+    return rows
+
+
+def _guess(node: Node, other: Node, rank: int, place: int, ranks: int) -> Row | None:
+    ours, theirs = node.shape or (), other.shape or ()
+    if len(ours) != len(theirs) or any(isinstance(e, str) for e in (*ours, *theirs)):
+        return None
+    full = tuple((0, int(e)) for e in theirs)
+    if ours == theirs:
+        return Row(node.name, rank, other.name, full, full)
+    cut = [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
+    if len(cut) != 1 or int(theirs[cut[0]]) * ranks != ours[cut[0]]:
+        return None
+    box = list(full)
+    width = int(theirs[cut[0]])
+    box[cut[0]] = (place * width, (place + 1) * width)
+    return Row(node.name, rank, other.name, tuple(box), full)

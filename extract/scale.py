@@ -1,0 +1,69 @@
+"""Scalar coefficients: a small rational times scalars that are no small dyadic rational."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+
+LIMIT = 2**20
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``ratio`` times the product of ``atoms``: (decimal text, exponent), sorted."""
+
+    ratio: Fraction = Fraction(1)
+    atoms: tuple[tuple[str, int], ...] = ()
+
+    def __mul__(self, other: Scale) -> Scale:
+        powers: Counter[str] = Counter(dict(self.atoms))
+        for atom, power in other.atoms:
+            powers[atom] += power
+        left = tuple(sorted((a, p) for a, p in powers.items() if p))
+        return _fold(self.ratio * other.ratio, left)
+
+    def inverse(self) -> Scale:
+        """1 / self; ZeroDivisionError for 0."""
+        return Scale(1 / self.ratio, tuple((a, -p) for a, p in self.atoms))
+
+    @property
+    def zero(self) -> bool:
+        """Is it 0?"""
+        return self.ratio == 0
+
+    @property
+    def integer(self) -> int | None:
+        """The value where it is an integer."""
+        return None if self.atoms or self.ratio.denominator != 1 else self.ratio.numerator
+
+    def row(self) -> tuple[str, int, int, str, str]:
+        """(id, num, den, over, under) as the rules read it."""
+        over = "*".join(a for a, p in self.atoms for _ in range(p))
+        under = "*".join(a for a, p in self.atoms for _ in range(-p))
+        return str(self), self.ratio.numerator, self.ratio.denominator, over, under
+
+    def __str__(self) -> str:
+        _, parts = None, [str(self.ratio)] if self.ratio != 1 or not self.atoms else []
+        return "*".join([*parts, *(a if p == 1 else f"{a}^{p}" for a, p in self.atoms)])
+
+
+def _fold(ratio: Fraction, atoms: tuple[tuple[str, int], ...]) -> Scale:
+    """A ratio that outgrew the rules' words becomes an atom of its own."""
+    if max(abs(ratio.numerator), ratio.denominator) < LIMIT * LIMIT // 512:
+        return Scale(ratio, atoms)
+    return Scale(Fraction(1 if ratio > 0 else -1), tuple(sorted((*atoms, (str(abs(ratio)), 1)))))
+
+
+ONE = Scale()
+ZERO = Scale(Fraction(0))
+
+
+def scale(value: float | int | bool) -> Scale:
+    """The number as a coefficient: exact where it is a small dyadic rational, else an atom."""
+    ratio = Fraction(value)
+    if max(abs(ratio.numerator), ratio.denominator) < LIMIT:
+        return Scale(ratio)
+    if ratio.denominator == 1 and abs(ratio.numerator) < 2**31:
+        return Scale(ratio)
+    return Scale(Fraction(1 if ratio > 0 else -1), ((repr(abs(value)), 1),))

@@ -1,0 +1,336 @@
+"""One side of a case as base tensors and what gives them, value-numbered as it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from gg_datalog.extract.labels import Letters, Naming, Space, space
+from gg_datalog.extract.records import (
+    Concat,
+    DigitMap,
+    IntegerFacts,
+    Label,
+    Lookup,
+    Operator,
+    Slice,
+    Sum,
+)
+from gg_datalog.extract.scale import ONE, Scale
+from gg_datalog.extract.view import Base, Digit, View, compose, identity
+
+Record = Operator | Sum | Slice | Concat
+
+
+@dataclass
+class At:
+    """The node that is being lowered, for names and messages."""
+
+    rank: int = 0
+    node: str = ""
+    target: str = ""
+    attributes: str = ""
+
+
+@dataclass
+class Side:
+    """Everything one side computes: ``name`` is ``seq`` or ``dist``."""
+
+    name: str
+    prefix: Callable[[int], str]
+    operators: list[Operator] = field(default_factory=list)
+    sums: list[Sum] = field(default_factory=list)
+    slices: list[Slice] = field(default_factory=list)
+    concats: list[Concat] = field(default_factory=list)
+    lookups: list[Lookup] = field(default_factory=list)
+    integers: IntegerFacts = field(default_factory=IntegerFacts)
+    bases: list[Base] = field(default_factory=list)
+    at: At = field(default_factory=At)
+    taken: dict[Base, Lookup] = field(default_factory=dict)
+    aranges: dict[Base, int] = field(default_factory=dict)
+    linear: set[tuple[str, int]] = field(default_factory=set)
+    monotone: set[tuple[str, int]] = field(default_factory=set)
+    _numbered: dict[Any, Any] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=dict)
+
+    # ---- base tensors -----------------------------------------------------------------------
+    def base(self, shape: Sequence[int], kind: str, needs: Sequence[Base] = ()) -> Base:
+        """A new base tensor of the current node, without its dimensions of one position."""
+        stem = f"{self.prefix(self.at.rank)}{self.at.node}"
+        count = self._names.get(stem, 0)
+        self._names[stem] = count + 1
+        name = stem if not count else f"{stem}#{count}"
+        kept = tuple(e for e in shape if e != 1)
+        base = Base(name, kept, kind, "", self.at.rank, self.at.node, list(needs))
+        self.bases.append(base)
+        return base
+
+    def source(self, shape: Sequence[int], kind: str) -> View:
+        """A tensor that no operator describes: an input, uninitialised memory, something opaque."""
+        return View(base := self.base(shape, kind), _dims_of(shape, base))
+
+    def constant(self, value: Scale) -> View:
+        """A scalar constant: times the base whose value is 1, or the base 0."""
+        key = ("constant", value.zero)
+        if key not in self._numbered:
+            at, self.at = self.at, At(node="zero" if value.zero else "one", target="constant")
+            base = self.base((), "constant")
+            signature = "constant 0" if value.zero else "constant 1"
+            made = Operator(base.name, signature, [], (), [], [(base, ())], "constant", base.node)
+            self._made(made, [base], self.operators)
+            self._numbered[key], self.at = base, at
+        view = View(self._numbered[key], ())
+        return view if value.zero else view.scaled(value)
+
+    def is_one(self, view: View) -> bool:
+        """Is it a constant (times the base 1)?"""
+        return view.base is self._numbered.get(("constant", False))
+
+    def is_zero(self, view: View) -> bool:
+        """Is it the constant 0?"""
+        return view.base is self._numbered.get(("constant", True))
+
+    def _made(self, record: Record, gives: Sequence[Base], into: list[Any]) -> None:
+        record.target, record.node, record.rank = self.at.target, self.at.node, self.at.rank
+        for base in gives:
+            base.made = record
+        into.append(record)
+
+    # ---- operators ----------------------------------------------------------------------------
+    def operator(
+        self,
+        signature: str,
+        operands: Sequence[tuple[View, Letters]],
+        results: Sequence[Letters],
+        naming: Naming,
+        created: dict[str, int] | None = None,
+        numbered: bool = True,
+    ) -> list[View] | None:
+        """The results of an operator (None where the operands' digits do not fit together)."""
+        made = space(operands, naming, created)
+        if made is None:
+            return None
+        outs = [made.result(letters) for letters in results]
+        key = self._operator_key(signature, [v for v, _ in operands], made, [o[0] for o in outs])
+        bases = self._numbered.get(key) if numbered else None
+        if bases is None:
+            bases = self._new_operator(signature, [v for v, _ in operands], made, outs)
+            if numbered:
+                self._numbered[key] = bases
+        return [View(b, dims) for b, (_, dims) in zip(bases, outs, strict=True)]
+
+    def _operator_key(
+        self, signature: str, views: Sequence[View], made: Space, outs: Sequence[tuple[int, ...]]
+    ) -> Any:
+        of = tuple((v.base, v.scale) for v in views)
+        return ("operator", signature, of, made.labels, tuple(made.maps), tuple(outs))
+
+    def _new_operator(
+        self, signature: str, views: list[View], made: Space, outs: Sequence[Any]
+    ) -> list[Base]:
+        needs = [v.base for v in views]
+        gives = [
+            (self.base([made.labels[k].extent for k in labels], "operator", needs), labels)
+            for labels, _ in outs
+        ]
+        name = gives[0][0].name
+        record = Operator(name, signature, views, made.labels, made.maps, gives)
+        self._made(record, [b for b, _ in gives], self.operators)
+        return [b for b, _ in gives]
+
+    # ---- sums -----------------------------------------------------------------------------------
+    def sum(
+        self, terms: Sequence[View], kind: str = "sum", integers: bool = False
+    ) -> View | None:
+        """The sum (max, min) of terms of one shape (already broadcast)."""
+        terms = [t for t in terms if kind != "sum" or not self.is_zero(t)] or list(terms[:1])
+        if kind != "sum":
+            terms = list(dict.fromkeys(terms))
+        if len(terms) == 1:
+            return terms[0]
+        if kind == "sum" and (merged := _collected(terms)) is not None:
+            terms = merged
+        if len(terms) == 1:
+            return terms[0]
+        over, back = floated(terms)
+        letters = [str(i) for i in range(len(over[0].dims))]
+        made = space([(t, letters) for t in over], _elementwise)
+        if made is None:
+            return None
+        labels, dims = made.result(letters)
+        of = ((t.base.name, str(t.scale), repr(m)) for t, m in zip(over, made.maps, strict=True))
+        key = ("sum", kind, tuple(sorted(of)), made.labels)
+        base = self._numbered.get(key)
+        if base is None:
+            base = self.base([made.labels[k].extent for k in labels], "sum", [t.base for t in over])
+            rows = [_as_term(t, m, made.labels) for t, m in zip(over, made.maps, strict=True)]
+            record = Sum(base.name, kind, rows, base)
+            self._made(record, [base], self.sums)
+            self._numbered[key] = base
+            if integers:
+                self._integer_sum(base, rows)
+        return View(base, dims if back is None else back)
+
+    def _integer_sum(self, base: Base, terms: Sequence[View]) -> None:
+        whole = identity(base).dims
+        rows: list[tuple[Base, int]] = []
+        for term in sorted(terms, key=self.is_one):
+            factor = term.scale.integer
+            if factor is None or not (self.is_one(term) or term.dims == whole):
+                return
+            rows.append((term.base, factor))
+        self.integers.sums.append((base, rows))
+
+    # ---- slices and concatenations ----------------------------------------------------------------
+    def slice(self, view: View, dim: int, start: int, size: int) -> View | None:
+        """Positions [start, start+size) of dimension ``dim``."""
+        if size == view.shape[dim]:
+            return view
+        digits = view.dims[dim]
+        if digits[0].dim < 0:
+            inner = view.shape[dim] // digits[0].extent
+            if start % inner == 0 and size % inner == 0:
+                kept = (Digit(-1, size // inner, 1),) if size > inner else ()
+                return _with_dim(view, dim, (*kept, *digits[1:]))
+        if (member := self._member(view, dim, start, size)) is not None:
+            return member
+        if any(d.dim < 0 for d in digits):
+            return None
+        letters = [str(i) for i in range(len(view.dims))]
+        made = space([(View(view.base, view.dims), letters)], _elementwise)
+        if made is None:
+            return None
+        labels, dims = made.result(letters)
+        label = made.segments[str(dim)][0][0]
+        key = ("slice", view.base, made.labels, tuple(made.maps), label, start, size)
+        base = self._numbered.get(key)
+        shape = [size if k == label else made.labels[k].extent for k in labels]
+        if base is None:
+            base = self.base(shape, "slice", [view.base])
+            of = _as_term(View(view.base, view.dims), made.maps[0], made.labels)
+            self._made(Slice(base.name, of, label, start, size, base), [base], self.slices)
+            self._numbered[key] = base
+        out = View(base, _resized(dims, label, shape))
+        return out.scaled(view.scale)
+
+    def _member(self, view: View, dim: int, start: int, size: int) -> View | None:
+        """A slice of a concatenation that lies inside one member is a slice of that member."""
+        record = view.base.made
+        digits = view.dims[dim]
+        if not isinstance(record, Concat) or len(digits) != 1:
+            return None
+        digit = digits[0]
+        if digit.dim != record.dim or digit.extent != view.base.shape[record.dim]:
+            return None
+        for member, offset in record.members:
+            width = member.shape[record.dim]
+            if offset <= start and start + size <= offset + width:
+                kept = (Digit(digit.dim, width, 1),) if width > 1 else ()
+                inside = compose(_with_dim(view, dim, kept), member.dims, member.base, member.scale)
+                return None if inside is None else self.slice(inside, dim, start - offset, size)
+        return None
+
+    def concat(self, views: Sequence[View], dim: int, local: bool = True) -> View | None:
+        """Views one after the other along ``dim``."""
+        if len(views) == 1:
+            return views[0]
+        common = views[0].scale if len({v.scale for v in views}) == 1 else ONE
+        members = [View(v.base, v.dims, ONE if common == v.scale else v.scale) for v in views]
+        if any(v.shape[dim] == 1 for v in members) or any(
+            d.dim < 0 for v in members for one in v.dims for d in one
+        ):
+            return None
+        shape = list(members[0].shape)
+        shape[dim] = sum(v.shape[dim] for v in members)
+        key = ("concat", dim, tuple((v.base, v.dims, v.scale) for v in members))
+        base = self._numbered.get(key)
+        if base is None:
+            base = self.base(shape, "concat", [v.base for v in members])
+            kept = [i for i, e in enumerate(shape) if e != 1]
+            rows, offset = [], 0
+            for v in members:
+                rows.append((View(v.base, tuple(v.dims[i] for i in kept), v.scale), offset))
+                offset += v.shape[dim]
+            record = Concat(base.name, rows, kept.index(dim), base, local)
+            self._made(record, [base], self.concats)
+            self._numbered[key] = base
+        return View(base, _dims_of(shape, base)).scaled(common)
+
+
+def floated(views: Sequence[View]) -> tuple[list[View], Any]:
+    """Views of one shape. Where all of them (scalars aside) lie over their bases in the same way,
+    the bases themselves and the dims that lead back: movement floats outwards."""
+    tensors = [v for v in views if v.base.shape]
+    same = len({v.dims for v in tensors}) == 1 and len({v.base.shape for v in tensors}) == 1
+    if not same or tensors[0].shape != max((v.shape for v in views), key=prod):
+        return list(views), None
+    scalar = ((),) * len(tensors[0].base.shape)
+    over = [
+        identity(v.base).scaled(v.scale) if v.base.shape else View(v.base, scalar, v.scale)
+        for v in views
+    ]
+    return over, tensors[0].dims
+
+
+def _elementwise(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+    return "e", "parallel"
+
+
+def _collected(terms: Sequence[View]) -> list[View] | None:
+    """Equal views added up; None where something cancels (left to the rules as it is)."""
+    total: dict[tuple[Base, Any], Any] = {}
+    for term in terms:
+        key = (term.base, term.dims, term.scale.atoms)
+        total[key] = total.get(key, 0) + term.scale.ratio
+    if any(ratio == 0 for ratio in total.values()):
+        return None
+    return [View(b, dims, Scale(r, atoms)) for (b, dims, atoms), r in total.items()]
+
+
+def _dims_of(shape: Sequence[int], base: Base) -> tuple[tuple[Digit, ...], ...]:
+    """Dims of the identity view with the dimensions of one position put back."""
+    dims: list[tuple[Digit, ...]] = []
+    place = 0
+    for extent in shape:
+        dims.append((Digit(place, extent, 1),) if extent != 1 else ())
+        place += extent != 1
+    assert place == len(base.shape)
+    return tuple(dims)
+
+
+def _with_dim(view: View, dim: int, digits: tuple[Digit, ...]) -> View:
+    return View(view.base, (*view.dims[:dim], digits, *view.dims[dim + 1 :]), view.scale)
+
+
+def _resized(dims: Any, label: int, shape: Sequence[int]) -> Any:
+    """Dims after dimension ``label`` of the base got another extent (1: it is dropped)."""
+    gone = shape[label] == 1
+    out = []
+    for dim in dims:
+        digits = []
+        for d in dim:
+            if d.dim == label:
+                digits += [] if gone else [Digit(d.dim, shape[label], 1)]
+            else:
+                digits.append(Digit(d.dim - (gone and d.dim > label), d.extent, d.stride))
+        out.append(tuple(digits))
+    return tuple(out)
+
+
+def _as_term(view: View, digit_map: DigitMap, labels: tuple[Label, ...]) -> View:
+    """The view with one dimension per label (repetitions where it does not carry the label)."""
+    dims: list[list[tuple[int, Digit]]] = [[] for _ in labels]
+    for base_dim, digits in enumerate(digit_map):
+        step = 1
+        for extent, label, stride in digits:
+            dims[label].append((stride, Digit(base_dim, extent, step)))
+            step *= extent
+    done = tuple(
+        tuple(d for _, d in sorted(rows, key=lambda r: -r[0]))
+        if rows
+        else (Digit(-1, label.extent, 1),)
+        for rows, label in zip(dims, labels, strict=True)
+    )
+    return View(view.base, done, view.scale)
