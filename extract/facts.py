@@ -63,6 +63,7 @@ def _emit(
         wanted = _returned(seq, row.seq)
         out.add("output_name", number, row.seq, int(row.partial))
         out.add("wanted", number, wanted.base.name, out.scale(wanted.scale))
+        out.add("output_view", number, "seq", 0, _digits(wanted))
         roots["seq"].append(wanted.base)
         if row.partial:
             out.add("may_be_partial", number)
@@ -73,12 +74,18 @@ def _emit(
             view = _returned(ctx, name)
             out.add("returned", number, rank, view.base.name, out.scale(view.scale))
             out.add("returned_name", number, rank, name)
+            out.add("output_view", number, "dist", rank, _digits(view))
             roots["dist"].append(view.base)
     sides = [(worlds[n].contexts[min(worlds[n].contexts)].side, roots[n]) for n in ("seq", "dist")]
     live = write_sides(out, sides, table.commutative)
     _inputs(out, rows, seq, dist, live)
     _report(out, worlds, notes)
     return out
+
+
+def _digits(view: View) -> str:
+    dims = ("*".join(f"{d.dim}/{d.extent}/{d.stride}" for d in dim) or "-" for dim in view.dims)
+    return " ".join(dims)
 
 
 def _returned(ctx: Context, name: str) -> View:

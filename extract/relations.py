@@ -34,14 +34,12 @@ def input_rows(case: Case) -> list[Row]:
     return kept
 
 
-def _sources(graph: Graph) -> dict[str, Node]:
-    """Nodes that an input relation may name: placeholders, constants, nodes without operands."""
-    return {
-        n.name: n
-        for n in graph.nodes.values()
-        if n.op in ("placeholder", "get_attr")
-        or (n.op == "call_function" and not any(references((n.args, n.kwargs))))
-    }
+def _is_source(node: Node | None) -> bool:
+    """May an input relation name the node: placeholder, constant, no operands?"""
+    return node is not None and (
+        node.op in ("placeholder", "get_attr")
+        or (node.op == "call_function" and not any(references((node.args, node.kwargs))))
+    )
 
 
 # ---- rows given ----------------------------------------------------------------------------------------
@@ -74,7 +72,7 @@ def _node(graph: Graph, name: str, where: str) -> Node | None:
     node = graph.nodes.get(name)
     if node is None:
         raise InputError(f"`{name}` is no node of {graph.path}", where, "check the name")
-    if name not in _sources(graph):
+    if not _is_source(node):
         raise InputError(
             f"`{name}` of {graph.path} is computed from other nodes", where,
             "input relations speak of placeholders, constants and nodes without operands",
@@ -137,11 +135,12 @@ def _text(box: Box) -> str:
 # ---- rows guessed --------------------------------------------------------------------------------------
 def _guessed(case: Case) -> list[Row]:
     rows: list[Row] = []
-    ours = {n: v for n, v in _sources(case.seq).items() if v.op == "placeholder"}
-    for name, node in ours.items():
+    ours = [n for n in case.seq.nodes.values() if n.op == "placeholder"]
+    for node in ours:
+        name = node.name
         for place, (rank, graph) in enumerate(case.dist.items()):
-            other = _sources(graph).get(name)
-            if other is None or other.shape is None or node.shape is None:
+            other = graph.nodes.get(name)
+            if not _is_source(other) or other is None or other.shape is None or node.shape is None:
                 case.warnings.append(f"`{name}` of rank {rank}: no placeholder of that name to pair with")
                 continue
             row = _guess(node, other, rank, place, len(case.dist))

@@ -105,6 +105,9 @@ REPORT_RELATIONS = tuple(
             "base_tensor(side, tensor, #rank, node, kind, shape, dtype)",
             "output_name(#wants, seq, #partial)",
             "returned_name(#wants, #rank, dist)",
+            # how an output (side seq) or what a rank returns for it lies over its base tensor: per
+            # dimension its digits `base dimension/extent/stride`, outermost first ("-": none)
+            "output_view(#wants, side, #rank, digits)",
             "input_row(#row, seq, #rank, dist, seq_box, dist_box)",
             "assumption(kind, text)",
             "unsupported_operator(side, #rank, node, target, reason)",

@@ -238,9 +238,7 @@ class Side:
             return views[0]
         common = views[0].scale if len({v.scale for v in views}) == 1 else ONE
         members = [View(v.base, v.dims, ONE if common == v.scale else v.scale) for v in views]
-        if any(v.shape[dim] == 1 for v in members) or any(
-            d.dim < 0 for v in members for one in v.dims for d in one
-        ):
+        if any(d.dim < 0 for v in members for one in v.dims for d in one):
             return None
         shape = list(members[0].shape)
         shape[dim] = sum(v.shape[dim] for v in members)

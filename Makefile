@@ -1,0 +1,27 @@
+PYTHON ?= python
+SOURCES = gg_datalog engine extract tests bench examples
+
+.PHONY: check format-check lint types tests format
+
+check: format-check lint types tests
+
+format-check:
+	$(PYTHON) -m ruff format --check $(SOURCES)
+
+lint:
+	$(PYTHON) -m ruff check $(SOURCES)
+
+# mypy follows folders, not the mapping of pyproject.toml: give it the tree that gets installed.
+types:
+	rm -rf build/types
+	mkdir -p build/types
+	cp -R gg_datalog build/types/gg_datalog
+	cp -R datalog engine extract queries build/types/gg_datalog/
+	cd build/types && $(PYTHON) -m mypy --config-file ../../pyproject.toml -p gg_datalog
+
+tests:
+	$(PYTHON) -m pytest
+
+format:
+	$(PYTHON) -m ruff check --fix $(SOURCES)
+	$(PYTHON) -m ruff format $(SOURCES)

@@ -1,0 +1,233 @@
+"""The command line: options here, work in the modules that the commands import."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from gg_datalog import __version__
+from gg_datalog.errors import GGError, InputError
+
+ERROR = 2
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path)
+EXIT_CODES = "Exit codes: 0 refines, 1 does not refine, 2 error, 3 inconclusive."
+
+partial_option = click.option(
+    "--allow-partial",
+    "partial",
+    multiple=True,
+    metavar="SEQ",
+    help="Sequential output that may be an open sum. Repeatable.",
+)
+operators_option = click.option(
+    "--operators",
+    multiple=True,
+    type=FILE,
+    metavar="FILE",
+    help="Table of further operators (TOML). Repeatable.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.version_option(__version__, prog_name="gg-datalog")
+def cli() -> None:
+    """Checks that a distributed program computes what its sequential original computes."""
+
+
+@cli.command()
+@click.argument("case_dir", required=False, type=FOLDER)
+@click.option("-o", "--out", "facts", required=True, type=FOLDER, help="Folder for the facts.")
+@click.option("--seq", type=FILE, help="Sequential graph, instead of CASE_DIR.")
+@click.option("--dist", multiple=True, type=FILE, help="Graph of one rank, in order. Repeatable.")
+@click.option("--groups", type=FILE, help="Process groups.")
+@click.option("--relations", type=FILE, help="What is known of the inputs.")
+@click.option("--outputs", type=FILE, help="The outputs that matter.")
+@click.option(
+    "--output",
+    "chosen",
+    multiple=True,
+    metavar="SEQ[=DIST]",
+    help="An output that matters, and what is meant to hold it. Repeatable.",
+)
+@partial_option
+@operators_option
+@click.option(
+    "--facts-format",
+    "form",
+    type=click.Choice(["parquet", "tsv"]),
+    default="parquet",
+    show_default=True,
+    help="tsv is what the souffle binary reads.",
+)
+def extract(
+    case_dir: Path | None,
+    facts: Path,
+    seq: Path | None,
+    dist: Sequence[Path],
+    groups: Path | None,
+    relations: Path | None,
+    outputs: Path | None,
+    chosen: Sequence[str],
+    partial: Sequence[str],
+    operators: Sequence[Path],
+    form: str,
+) -> None:
+    """Turn captured graphs into facts.
+
+    CASE_DIR holds seq.json and dist.r<rank>.json, and where known groups.json, relations.json
+    and outputs.json. Options for single files come before what CASE_DIR holds.
+    """
+    from dataclasses import replace
+
+    from gg_datalog.cases import extracted
+    from gg_datalog.extract import CaseFiles, case_files
+    from gg_datalog.folders import refuse_foreign
+    from gg_datalog.progress import progress
+    from gg_datalog.store import write_facts
+
+    refuse_foreign(facts, "facts")
+    if case_dir is not None:
+        if seq is not None or dist:
+            raise click.UsageError("give either CASE_DIR or --seq and --dist, not both")
+        files = case_files(case_dir)
+    elif seq is None or not dist:
+        raise click.UsageError("give CASE_DIR, or --seq once and --dist once per rank")
+    else:
+        files = CaseFiles(seq, list(dist))
+    given = {"groups": groups, "relations": relations, "outputs": outputs}
+    files = replace(files, **{name: path for name, path in given.items() if path is not None})
+    files = replace(files, chosen=list(chosen), partial=list(partial))
+    with progress() as say:
+        tables, case = extracted(files, operators, say)
+        write_facts(tables, facts, form, case)
+    for text in tables["warning"]["text"].to_pylist():
+        click.echo(f"warning: {text}", err=True)
+
+
+@cli.command(epilog=EXIT_CODES)
+@click.argument("facts", type=FOLDER)
+@click.option("-o", "--out", "result", type=FOLDER, help="Result folder.  [default: FACTS/result]")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "souffle", "clingo"]),
+    default="auto",
+    show_default=True,
+    help="auto takes souffle where it is on the PATH and usable.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["human", "json"]), default="human", show_default=True
+)
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS")
+@partial_option
+@operators_option
+def run(
+    facts: Path,
+    result: Path | None,
+    engine: str,
+    form: str,
+    timeout: float | None,
+    partial: Sequence[str],
+    operators: Sequence[Path],
+) -> None:
+    """Infer how the tensors of the ranks relate to the sequential ones, and judge the outputs.
+
+    With --operators the graphs, which must still be where they were, are extracted again.
+    """
+    from gg_datalog.human import as_text
+    from gg_datalog.progress import progress
+    from gg_datalog.report import EXIT_CODE, as_json
+    from gg_datalog.running import Options, run_facts
+
+    options = Options(engine, timeout, tuple(partial), tuple(operators))
+    with progress() as say:
+        report = run_facts(facts, facts / "result" if result is None else result, options, say)
+    click.echo(as_json(report) if form == "json" else as_text(report))
+    raise SystemExit(EXIT_CODE[report.verdict])
+
+
+@cli.command()
+@click.argument("result", required=False, type=FOLDER)
+@click.argument("name", required=False)
+@click.option("--sql", help="Any statement, instead of NAME.")
+@click.option("--list", "listing", is_flag=True, help="Show the queries there are.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+)
+def query(
+    result: Path | None, name: str | None, sql: str | None, listing: bool, form: str
+) -> None:
+    """Ask a result: NAME is one of the queries that --list shows."""
+    from gg_datalog.asking import ask, listed, render, statement
+
+    if listing:
+        click.echo(listed())
+        return
+    if result is None or (name is None) == (sql is None):
+        raise click.UsageError("give RESULT and either NAME or --sql (--list shows the names)")
+    text = sql if sql is not None else statement(name or "")
+    click.echo(render(ask(result, text), form), nl=False)
+
+
+@cli.command()
+def doctor() -> None:
+    """Say what is installed and usable."""
+    from gg_datalog.doctor import findings
+
+    lines, usable = findings()
+    click.echo("\n".join(lines))
+    if not usable:
+        raise SystemExit(ERROR)
+
+
+def main() -> NoReturn:
+    """Entry point: whatever happens, one message and the exit code that belongs to it."""
+    try:
+        cli(standalone_mode=False, prog_name="gg-datalog")
+    except SystemExit as stop:
+        _leave(stop.code if isinstance(stop.code, int) else ERROR)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+    except click.ClickException as error:
+        error.show()
+    except click.exceptions.Exit as stop:
+        _leave(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except GGError as error:
+        click.echo(f"error: {error}", err=True)
+    except Exception as error:
+        if os.environ.get("GG_DATALOG_DEBUG"):
+            raise
+        click.echo(f"error: {_unexpected(error)}", err=True)
+    else:
+        _leave(0)
+    sys.exit(ERROR)
+
+
+def _leave(code: int) -> NoReturn:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _unexpected(error: Exception) -> InputError:
+    text = " ".join(str(error).split())[:300]
+    return InputError(
+        f"something that should not happen: {type(error).__name__}: {text}",
+        None,
+        "please report this; GG_DATALOG_DEBUG=1 shows where it happened",
+    )

@@ -1,0 +1,40 @@
+"""``result.duckdb``: facts, derived relations and what follows from them, as documented views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gg_datalog.documentation import relation_comments
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+DATABASE = "result.duckdb"
+
+
+def create(path: Path, relations: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
+    """A database with a view for every relation; the rows lie in the file, so it can be moved."""
+    import duckdb
+
+    connection = duckdb.connect(str(path))
+    connection.execute("BEGIN; CREATE SCHEMA stored")
+    for name, table in relations.items():
+        connection.register("incoming", table)
+        connection.execute(f'CREATE TABLE stored."{name}" AS SELECT * FROM incoming')
+        connection.unregister("incoming")
+    connection.execute("\n".join(_view(name, comments.get(name)) for name in relations))
+    connection.execute(files("gg_datalog").joinpath("verdict.sql").read_text("utf-8"))
+    connection.execute("COMMIT")
+    return connection
+
+
+def _view(name: str, comment: str | None) -> str:
+    view = f'CREATE VIEW "{name}" AS SELECT * FROM stored."{name}";'
+    if comment is None:
+        return view
+    quoted = comment.replace("'", "''")
+    return f"{view} COMMENT ON VIEW \"{name}\" IS '{quoted}';"

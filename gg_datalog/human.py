@@ -1,0 +1,47 @@
+"""The report as text for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gg_datalog.report import Finding, Report
+
+VERDICT = {
+    "refines": "REFINES: every output is rebuilt from what the ranks return",
+    "does-not-refine": "DOES NOT REFINE: not shown to compute the same",
+    "inconclusive": "INCONCLUSIVE: something that no rule describes stands in the way",
+}
+
+
+def as_text(report: Report) -> str:
+    """The report in plain text: verdict, outputs, findings, assumptions."""
+    lines = [VERDICT[report.verdict], "", "outputs"]
+    rows = [(o.seq, o.status, o.relation or "") for o in report.outputs]
+    lines += _columns(rows)
+    for title, part in (
+        ("findings", [line for f in report.findings for line in _finding(f)]),
+        ("assumptions", [f"  {a.kind}: {a.text}" for a in report.assumptions]),
+    ):
+        if part:
+            lines += ["", title, *part]
+    seconds = sum(report.stats["seconds"].values())
+    lines += [
+        "",
+        f"{report.stats['facts']} facts, {report.stats['relations']} derived, "
+        f"{report.engine['name']} {report.engine['version']}, {seconds:.2f} s",
+    ]
+    return "\n".join(lines)
+
+
+def _columns(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    for seq, status, relation in rows:
+        yield f"  {seq:<{widths[0]}}  {status:<{widths[1]}}  {relation}".rstrip()
+
+
+def _finding(found: Finding) -> Iterator[str]:
+    yield f"  {found.code} {found.level}: {found.message}"
+    if found.seq_source:
+        yield f"      sequential: {found.seq_source}"
+    if found.dist_source:
+        yield f"      ranks: {found.dist_source}"

@@ -1,0 +1,3 @@
+"""stub"""
+def output_relations(database):
+    return {}

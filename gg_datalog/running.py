@@ -1,0 +1,112 @@
+"""``run``: facts in, a result folder and a report out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from gg_datalog.cases import extracted_again
+from gg_datalog.database import DATABASE, create
+from gg_datalog.documentation import program_path
+from gg_datalog.engine import select_engine
+from gg_datalog.errors import InputError
+from gg_datalog.extract.schema import RULE_RELATIONS, SCHEMA_VERSION
+from gg_datalog.folders import refuse_foreign, replaced_folder, write_manifest
+from gg_datalog.progress import Progress
+from gg_datalog.report import Report, as_json
+from gg_datalog.store import read_facts, write_parquet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from gg_datalog.engine import Engine, EngineResult
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked of a run."""
+
+    engine: str = "auto"
+    timeout: float | None = None
+    partial: Sequence[str] = ()
+    operators: Sequence[Path] = ()
+
+
+def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -> Report:
+    """Runs the rules over a facts folder and writes the result folder."""
+    started = perf_counter()
+    engine = select_engine(options.engine)
+    progress("reading facts")
+    tables, case = read_facts(facts)
+    refuse_foreign(result, "result")
+    if options.operators:
+        tables = extracted_again(case, options.operators, progress)
+    tables = _with_partial(tables, options.partial)
+    if not tables["wanted"].num_rows:
+        raise InputError(
+            "the facts have no outputs to check", str(facts), "extract with --output SEQ[=DIST]"
+        )
+    read = perf_counter() - started
+    inputs = {relation.name: tables[relation.name] for relation in RULE_RELATIONS}
+    found = engine.run(program_path(), inputs, timeout=options.timeout, progress=progress)
+    progress("writing the result")
+    seconds = {"read facts": read, **{k: v for k, v in found.seconds.items() if k != "total"}}
+    return _write(result, tables, found, engine, seconds)
+
+
+def _write(
+    folder: Path,
+    facts: Mapping[str, pa.Table],
+    found: EngineResult,
+    engine: Engine,
+    seconds: dict[str, float],
+) -> Report:
+    from gg_datalog.judging import judge
+
+    started = perf_counter()
+    stats: dict[str, Any] = {
+        "facts": sum(table.num_rows for table in facts.values()),
+        "relations": sum(table.num_rows for table in found.relations.values()),
+        "rounds": found.rounds,
+    }
+    with replaced_folder(folder, "result") as fresh:
+        for name, table in found.relations.items():
+            write_parquet(fresh / f"{name}.parquet", name, table)
+        with create(fresh / DATABASE, {**facts, **found.relations}) as database:
+            judged = judge(database)
+        seconds["judge and write"] = perf_counter() - started
+        stats["seconds"] = {phase: round(took, 4) for phase, took in seconds.items()}
+        about = {"name": engine.name, "version": engine.version()}
+        report = Report(*judged, engine=about, stats=stats)
+        (fresh / "report.json").write_text(as_json(report) + "\n", encoding="utf-8")
+        counts = {name: table.num_rows for name, table in found.relations.items()}
+        write_manifest(
+            fresh, "result", {"schema_version": SCHEMA_VERSION, "relations": counts}
+        )
+    return report
+
+
+def _with_partial(tables: dict[str, pa.Table], names: Sequence[str]) -> dict[str, pa.Table]:
+    """The facts with these outputs declared partial."""
+    if not names:
+        return tables
+    import pyarrow as pa
+
+    outputs = tables["output_name"].to_pylist()
+    unknown = set(names) - {row["seq"] for row in outputs}
+    if unknown:
+        known = ", ".join(row["seq"] for row in outputs)
+        raise InputError(
+            f"--allow-partial names `{min(unknown)}`, which is no output", None, f"outputs: {known}"
+        )
+    for row in outputs:
+        row["partial"] = int(row["partial"] or row["seq"] in names)
+    rows = [{"wants": row["wants"]} for row in outputs if row["partial"]]
+    return {
+        **tables,
+        "output_name": pa.Table.from_pylist(outputs, tables["output_name"].schema),
+        "may_be_partial": pa.Table.from_pylist(rows, tables["may_be_partial"].schema),
+    }

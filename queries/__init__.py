@@ -1,0 +1,1 @@
+"""Questions about a result, as SQL: one file each, described in its first lines."""
