@@ -54,16 +54,23 @@ class Case:
 def case_files(folder: Path) -> CaseFiles:
     """The files of a case folder."""
     if not folder.is_dir():
-        raise InputError("no such case folder", str(folder), "give a folder with seq.json and dist.r0.json")
+        raise InputError(
+            "no such case folder", str(folder), "give a folder with seq.json and dist.r0.json"
+        )
     ranked = sorted(
         (int(m.group(1)), p) for p in folder.iterdir() if (m := RANK_FILE.fullmatch(p.name))
     )
     if not (folder / "seq.json").is_file():
-        raise InputError("seq.json not found", str(folder), "a case folder holds seq.json and dist.r<rank>.json")
+        raise InputError(
+            "seq.json not found", str(folder), "a case folder holds seq.json and dist.r<rank>.json"
+        )
     if not ranked:
-        raise InputError("no dist.r<rank>.json found", str(folder), "a case folder holds one graph per rank")
+        raise InputError(
+            "no dist.r<rank>.json found", str(folder), "a case folder holds one graph per rank"
+        )
     optional = {
-        n: p if (p := folder / f"{n}.json").is_file() else None for n in ("groups", "relations", "outputs")
+        n: p if (p := folder / f"{n}.json").is_file() else None
+        for n in ("groups", "relations", "outputs")
     }
     return CaseFiles(folder / "seq.json", [p for _, p in ranked], **optional)
 
@@ -77,7 +84,9 @@ def load_case(files: CaseFiles) -> Case:
         named = RANK_FILE.fullmatch(path.name)
         rank = int(named.group(1)) if named else place
         if rank in dist:
-            raise InputError(f"two graphs for rank {rank}", str(path), "name them dist.r<rank>.json")
+            raise InputError(
+                f"two graphs for rank {rank}", str(path), "name them dist.r<rank>.json"
+            )
         dist[rank] = load_graph(path, rank)
     dist = dict(sorted(dist.items()))
     case = Case(load_graph(files.seq, 0), dist, {}, None, str(files.relations), [])
@@ -102,7 +111,9 @@ def _groups(path: Path | None, case: Case) -> dict[str, dict[tuple[int, str], Co
         return {side: _everyone(ranks) for side, ranks in graphs.items()}
     document = read_json(path, "groups")
     if not isinstance(document, dict):
-        raise InputError("groups must be an object with `seq` and `dist`", str(path), "see docs/format.md")
+        raise InputError(
+            "groups must be an object with `seq` and `dist`", str(path), "see docs/format.md"
+        )
     return {side: _side_groups(document.get(side, []), path, side) for side in graphs}
 
 
@@ -126,7 +137,9 @@ def _side_groups(entries: Any, path: Path, side: str) -> dict[tuple[int, str], C
         raise InputError(f"`{side}` must be a list", str(path), "see docs/format.md")
     for number, entry in enumerate(entries):
         where = f"{path}: {side} group {number}"
-        ranks, names = (entry.get("ranks"), entry.get("names")) if isinstance(entry, dict) else (None, None)
+        ranks, names = (
+            (entry.get("ranks"), entry.get("names")) if isinstance(entry, dict) else (None, None)
+        )
         if not isinstance(ranks, list) or not isinstance(names, dict) or not ranks:
             raise InputError("a group has `ranks` and `names`", where, "see docs/format.md")
         if len(set(ranks)) < len(ranks) or not all(isinstance(r, int) for r in ranks):
@@ -152,13 +165,16 @@ def _outputs(files: CaseFiles, case: Case) -> list[Output]:
     rows = [_marked(r, files.partial) for r in rows]
     if not rows:
         raise InputError(
-            "there is no output to check", str(files.outputs or files.seq),
+            "there is no output to check",
+            str(files.outputs or files.seq),
             "list outputs in outputs.json or give --output SEQ=DIST",
         )
     for row in rows:
         _check_output(row, case)
     for name in set(files.partial) - {r.seq for r in rows}:
-        raise InputError(f"--allow-partial names `{name}`, which is no output", None, "check the name")
+        raise InputError(
+            f"--allow-partial names `{name}`, which is no output", None, "check the name"
+        )
     return rows
 
 
@@ -180,7 +196,9 @@ def _output(row: Mapping[str, Any], path: Path) -> Output:
     ranked = isinstance(dist, dict) and all(str(k).isdigit() for k in dist)
     if not isinstance(seq, str) or not (isinstance(dist, str) or ranked):
         raise InputError(f"row {row} needs `seq` and `dist`", str(path), "see docs/format.md")
-    per_rank = {int(k): str(v) for k, v in dist.items()} if isinstance(dist, dict) else {-1: str(dist)}
+    per_rank = (
+        {int(k): str(v) for k, v in dist.items()} if isinstance(dist, dict) else {-1: str(dist)}
+    )
     return Output(seq, per_rank, row.get("partial") is True)
 
 
@@ -192,13 +210,15 @@ def _default_outputs(case: Case) -> list[Output]:
         how = "position"
         found = [
             Output(s, {r: d[i] for r, d in dist.items() if d[i] is not None})
-            for i, s in enumerate(seq) if s is not None
+            for i, s in enumerate(seq)
+            if s is not None
         ]
     else:
         how = "name"
         found = [
             Output(s, {r: s for r, d in dist.items() if s in d})
-            for s in dict.fromkeys(seq) if s is not None and any(s in d for d in dist.values())
+            for s in dict.fromkeys(seq)
+            if s is not None and any(s in d for d in dist.values())
         ]
     case.notes.append(("outputs", f"outputs are paired by {how}"))
     return [row for row in found if row.dist]
@@ -206,17 +226,24 @@ def _default_outputs(case: Case) -> list[Output]:
 
 def _check_output(row: Output, case: Case) -> None:
     if row.seq not in case.seq.nodes:
-        raise InputError(f"output `{row.seq}` is no node of the sequential graph", case.seq.path, "check the name")
+        raise InputError(
+            f"output `{row.seq}` is no node of the sequential graph",
+            case.seq.path,
+            "check the name",
+        )
     for rank, name in row.dist.items():
         for graph in case.dist.values() if rank == -1 else [case.dist.get(rank)]:
             if graph is None:
                 raise InputError(f"output `{row.seq}` names rank {rank}, which has no graph", None)
             if name not in graph.nodes:
-                raise InputError(f"output `{name}` is no node of rank {graph.rank}", graph.path, "check the name")
+                raise InputError(
+                    f"output `{name}` is no node of rank {graph.rank}", graph.path, "check the name"
+                )
             returned = {r.name for r in graph.returns if isinstance(r, Ref)}
             if name not in returned:
                 raise InputError(
-                    f"rank {graph.rank} does not return `{name}`", graph.path,
+                    f"rank {graph.rank} does not return `{name}`",
+                    graph.path,
                     "an output pairs what both sides return",
                 )
 

@@ -78,16 +78,22 @@ class World:
         ctx = self.contexts[rank]
         ctx.node = call.node
         words = [a for a in call.node.args if isinstance(a, str)]
-        words += [v for k, v in call.node.kwargs.items() if k in ("group_name", "group") and isinstance(v, str)]
+        words += [
+            v
+            for k, v in call.node.kwargs.items()
+            if k in ("group_name", "group") and isinstance(v, str)
+        ]
         if not words:
             raise InputError(
-                f"collective `{call.node.target}` names no group", ctx.where(),
+                f"collective `{call.node.target}` names no group",
+                ctx.where(),
                 "its last argument is the name of a process group",
             )
         group = self.groups.get((rank, words[-1]))
         if group is None:
             raise InputError(
-                f"group `{words[-1]}` of rank {rank} is not known", ctx.where(),
+                f"group `{words[-1]}` of rank {rank} is not known",
+                ctx.where(),
                 "list it in groups.json with its ranks and its name on every member",
             )
         reduction = ctx.node.kwargs.get("reduce_op") or (words[0] if len(words) > 1 else "sum")
@@ -117,7 +123,9 @@ class World:
                 if found is None:
                     absent.append(f"rank {other} never joins")
                 elif found.group != one.group:
-                    absent.append(f"rank {other} waits at `{found.call.node.name}` for {list(found.group.ranks)}")
+                    absent.append(
+                        f"rank {other} waits at `{found.call.node.name}` for {list(found.group.ranks)}"
+                    )
             self._mismatch(rank, one, "; ".join(absent))
             self._opaque(rank, one)
 
@@ -136,7 +144,9 @@ class World:
         instance = len({i[0] for i in self.instances})
         ranks = ",".join(map(str, group.ranks))
         for rank, one in zip(group.ranks, members, strict=True):
-            self.instances.append((instance, one.kind, one.reduction, ranks, rank, one.call.node.name))
+            self.instances.append(
+                (instance, one.kind, one.reduction, ranks, rank, one.call.node.name)
+            )
         forms = {one.form for one in members}
         if len(forms) > 1:
             for rank, one in zip(group.ranks, members, strict=True):
@@ -173,7 +183,8 @@ def _same_shape(ctx: Context, node: Node, out: View) -> None:
         ctx.node = node
         raise InputError(
             f"its shape is given as {list(node.shape)}, its operands make it {list(out.shape)}",
-            ctx.where(), "the shapes of the graph do not add up: capture it again",
+            ctx.where(),
+            "the shapes of the graph do not add up: capture it again",
         )
 
 

@@ -129,8 +129,14 @@ class Context:
 
     # ---- operators ----------------------------------------------------------------------------
     def elementwise(
-        self, signature: str, views: Sequence[View], whole: Sequence[int] = (), linear: Sequence[int] = (),
-        monotone: Sequence[int] = (), results: int = 1, numbered: bool = True,
+        self,
+        signature: str,
+        views: Sequence[View],
+        whole: Sequence[int] = (),
+        linear: Sequence[int] = (),
+        monotone: Sequence[int] = (),
+        results: int = 1,
+        numbered: bool = True,
     ) -> list[View]:
         """An operator that works element by element, but for dimensions ``whole``."""
         views, dims = self.aligned(views, bool(whole))
@@ -141,8 +147,14 @@ class Context:
             return (f"w{letter}", "whole") if letter in named else ("e", "parallel")
 
         return self.apply(
-            signature, [(v, letters) for v in views], [letters] * results, naming,
-            linear, monotone, numbered=numbered, dims=dims,
+            signature,
+            [(v, letters) for v in views],
+            [letters] * results,
+            naming,
+            linear,
+            monotone,
+            numbered=numbered,
+            dims=dims,
         )
 
     def aligned(self, views: Sequence[View], natural: bool = False) -> tuple[list[View], Any]:
@@ -153,8 +165,15 @@ class Context:
         return (list(views), None) if natural else floated(views)
 
     def apply(
-        self, signature: str, operands: Any, results: Any, naming: Naming, linear: Sequence[int] = (),
-        monotone: Sequence[int] = (), created: dict[str, int] | None = None, numbered: bool = True,
+        self,
+        signature: str,
+        operands: Any,
+        results: Any,
+        naming: Naming,
+        linear: Sequence[int] = (),
+        monotone: Sequence[int] = (),
+        created: dict[str, int] | None = None,
+        numbered: bool = True,
         dims: Any = None,
     ) -> list[View]:
         """An operator of the side; :class:`Unsupported` where its digits do not fit."""

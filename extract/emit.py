@@ -103,8 +103,13 @@ class SideEmitter:
     """Writes the rows of one side."""
 
     def __init__(
-        self, out: Emitter, side: Side, live: set[Base], count: Counter[Base],
-        order: dict[str, list[int]], commutative: frozenset[str],
+        self,
+        out: Emitter,
+        side: Side,
+        live: set[Base],
+        count: Counter[Base],
+        order: dict[str, list[int]],
+        commutative: frozenset[str],
     ) -> None:
         self.out, self.side, self.live, self.count = out, side, live, count
         self.order, self.commutative = order, commutative
@@ -140,14 +145,26 @@ class SideEmitter:
             self.out.add("seq_rank", base.name, len(base.shape))
         size = "x".join(map(str, base.shape))
         self.out.add(
-            "base_tensor", self.side.name, base.name, base.rank, base.node, base.kind, size, base.dtype
+            "base_tensor",
+            self.side.name,
+            base.name,
+            base.rank,
+            base.node,
+            base.kind,
+            size,
+            base.dtype,
         )
 
     def _needs(self, by: str, gives: Base, of: Sequence[View], record: Any) -> None:
         for place, view in enumerate(of):
             self.out.add("tensor_needs", self.side.name, by, gives.name, view.base.name, place)
         self.out.add(
-            "operator_node", by, self.side.name, record.rank, record.node, record.target,
+            "operator_node",
+            by,
+            self.side.name,
+            record.rank,
+            record.node,
+            record.target,
             getattr(record, "signature", ""),
         )
 
@@ -159,7 +176,9 @@ class SideEmitter:
             swap = {"i": "j", "j": "i", "x": "x"}
             labels = op.labels
             if op.signature == "contract":
-                labels = tuple(Label(x.extent, swap.get(x.factor, x.factor), x.kind) for x in labels)
+                labels = tuple(
+                    Label(x.extent, swap.get(x.factor, x.factor), x.kind) for x in labels
+                )
             self._one(op, f"{op.name}?swapped", list(order)[::-1], labels)
         for base, _ in op.gives:
             self._needs(op.name, base, op.operands, op)
@@ -190,8 +209,14 @@ class SideEmitter:
         gone = cut.dim if cut.size == 1 else None
         shape = self.out.view_shape(cut.of, extents, gone)
         self.out.add(
-            f"{self.side.name}_slice", cut.name, cut.of.base.name, shape, cut.dim, cut.start,
-            cut.size, cut.gives.name,
+            f"{self.side.name}_slice",
+            cut.name,
+            cut.of.base.name,
+            shape,
+            cut.dim,
+            cut.start,
+            cut.size,
+            cut.gives.name,
         )
         self._needs(cut.name, cut.gives, [cut.of], cut)
 
@@ -201,8 +226,14 @@ class SideEmitter:
         for place, (view, start) in enumerate(cat.members):
             shape = self.out.view_shape(view, _extents(view))
             self.out.add(
-                f"{self.side.name}_member", cat.name, place, view.base.name,
-                self.out.scale(view.scale), shape, cat.dim, start,
+                f"{self.side.name}_member",
+                cat.name,
+                place,
+                view.base.name,
+                self.out.scale(view.scale),
+                shape,
+                cat.dim,
+                start,
             )
         self._needs(cat.name, cat.gives, [v for v, _ in cat.members], cat)
 
@@ -210,8 +241,13 @@ class SideEmitter:
         shape = self.out.shape(found.labels, found.maps, [found.result])
         table, ids = found.operands
         self.out.add(
-            f"{self.side.name}_lookup", found.name, table.base.name, ids.base.name, shape,
-            found.label, found.gives.name,
+            f"{self.side.name}_lookup",
+            found.name,
+            table.base.name,
+            ids.base.name,
+            shape,
+            found.label,
+            found.gives.name,
         )
         if found.mask is not None:
             self.out.add("lookup_masked", found.name, found.mask.name)
@@ -255,7 +291,9 @@ def write_sides(
     order = lead_orders(ready)
     for side, live, count in ready:
         SideEmitter(out, side, live, count, order, commutative).write()
-        present = {op.signature: order[op.signature] for op in side.operators if op.signature in order}
+        present = {
+            op.signature: order[op.signature] for op in side.operators if op.signature in order
+        }
         for signature, place in sorted(side.linear):
             if signature in present:
                 out.add("linear_in", signature, present[signature].index(place))

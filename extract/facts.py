@@ -43,12 +43,19 @@ def build(files: CaseFiles, operators: Sequence[Path], progress: Progress) -> di
 
 
 def _world(
-    name: str, graphs: Mapping[int, Graph], case: Case, rows: Sequence[Row], table: Table, notes: Notes
+    name: str,
+    graphs: Mapping[int, Graph],
+    case: Case,
+    rows: Sequence[Row],
+    table: Table,
+    notes: Notes,
 ) -> World:
     side = Side(name, (lambda rank: "") if name == "seq" else (lambda rank: f"r{rank}."))
     contexts = {}
     for rank, graph in graphs.items():
-        related = {r.seq for r in rows} if name == "seq" else {r.dist for r in rows if r.rank == rank}
+        related = (
+            {r.seq for r in rows} if name == "seq" else {r.dist for r in rows if r.rank == rank}
+        )
         contexts[rank] = Context(graph, side, table, notes, frozenset(related))
     return World(contexts, case.groups[name])
 
@@ -97,7 +104,11 @@ def _returned(ctx: Context, name: str) -> View:
 
 
 def _inputs(
-    out: Emitter, rows: Sequence[Row], seq: Context, dist: Mapping[int, Context], live: Mapping[str, set[Base]]
+    out: Emitter,
+    rows: Sequence[Row],
+    seq: Context,
+    dist: Mapping[int, Context],
+    live: Mapping[str, set[Base]],
 ) -> None:
     for number, row in enumerate(rows):
         ours, theirs = seq.values.get(row.seq), dist[row.rank].values.get(row.dist)
@@ -105,7 +116,12 @@ def _inputs(
         out.add("input_row", number, row.seq, row.rank, row.dist, *boxes)
         if not isinstance(ours, View) or not isinstance(theirs, View):
             continue
-        if ours.base not in live["seq"] or theirs.base not in live["dist"]:
+        if ours.base not in live["seq"]:
+            continue
+        if {ours.base.kind, theirs.base.kind} != {"input"}:
+            out.add(
+                "warning", f"row {number} of the input relations names a constant of known value"
+            )
             continue
         ranges = _ranges(ours, theirs, row)
         if ranges is None:
@@ -120,7 +136,9 @@ def _ranges(ours: View, theirs: View, row: Row) -> list[tuple[int, int, int, int
     """(dim, lo, n, dist dim or -1, dist lo) per sequential dimension, those of one position left out."""
     found = []
     mine = yours = 0
-    for (lo, hi), (dlo, _), a, b in zip(row.seq_box, row.dist_box, ours.shape, theirs.shape, strict=True):
+    for (lo, hi), (dlo, _), a, b in zip(
+        row.seq_box, row.dist_box, ours.shape, theirs.shape, strict=True
+    ):
         if a > 1:
             found.append((mine, lo, hi - lo, yours if b > 1 else -1, dlo if b > 1 else 0))
         elif b > 1:
@@ -140,10 +158,20 @@ def _report(out: Emitter, worlds: Mapping[str, World], notes: Notes) -> None:
                 shape = "x".join(map(str, node.shape)) if node.shape is not None else ""
                 made = getattr(view.base.made, "name", "") if view is not None else ""
                 out.add(
-                    "graph_node", name, rank, node.name, node.position, node.op, node.target,
-                    node.dtype or "", shape, node.source, node.module,
+                    "graph_node",
+                    name,
+                    rank,
+                    node.name,
+                    node.position,
+                    node.op,
+                    node.target,
+                    node.dtype or "",
+                    shape,
+                    node.source,
+                    node.module,
                     view.base.name if view is not None else "",
-                    str(view.scale) if view is not None else "", made,
+                    str(view.scale) if view is not None else "",
+                    made,
                 )
         for row in world.mismatches:
             out.add("collective_mismatch", *row)

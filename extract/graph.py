@@ -95,14 +95,14 @@ def load_graph(path: Path, rank: int) -> Graph:
 
 
 def references(value: Any) -> Iterator[str]:
-    """Names of the nodes that an argument tree refers to, in order."""
+    """Names of the nodes that an argument tree refers to: positions in order, then keywords by name."""
     if isinstance(value, Ref):
         yield value.name
     elif isinstance(value, (list, tuple)):
         for part in value:
             yield from references(part)
     elif isinstance(value, Mapping):
-        for part in value.values():
+        for _, part in sorted(value.items()):
             yield from references(part)
 
 
@@ -207,7 +207,11 @@ def _check_references(node: Node, known: Mapping[str, Node], rows: list[Any], pa
         later = any(isinstance(row, dict) and row.get("name") == name for row in rows)
         raise InputError(
             f"node `{node.name}` uses `{name}`, "
-            + ("which comes later: the graph is cyclic or out of order" if later else "which is not there"),
+            + (
+                "which comes later: the graph is cyclic or out of order"
+                if later
+                else "which is not there"
+            ),
             str(path),
             "nodes are listed in program order, each after its operands",
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract import lower_index, lower_math, lower_movement
+from gg_datalog.extract.dtypes import cast
 from gg_datalog.extract.context import HANDLERS, Context, Unsupported, Value, attributes
 from gg_datalog.extract.graph import Node, Ref, references
 from gg_datalog.extract.lower_rule import by_rule
@@ -17,7 +18,16 @@ from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
 
 HIGHER_ORDER = ("auto_functionalized", "auto_functionalized_v2")
-RANDOM = ("rand", "randn", "randint", "bernoulli", "multinomial", "normal", "uniform", "exponential")
+RANDOM = (
+    "rand",
+    "randn",
+    "randint",
+    "bernoulli",
+    "multinomial",
+    "normal",
+    "uniform",
+    "exponential",
+)
 _ = (lower_index, lower_movement)  # they register handlers
 
 
@@ -37,7 +47,11 @@ def lower(ctx: Context) -> Iterator[Call]:
         if node.op == "output":
             continue
         name = name_of(ctx, node)
-        if node.op == "call_function" and name.split(".")[0] in ("_c10d_functional", "c10d_functional", "c10d"):
+        if node.op == "call_function" and name.split(".")[0] in (
+            "_c10d_functional",
+            "c10d_functional",
+            "c10d",
+        ):
             if name.split(".")[1] != "wait_tensor":
                 yield Call(node, name.split(".")[1])
                 ctx.node = node
@@ -71,7 +85,14 @@ def value_of(ctx: Context, node: Node, name: str) -> Value:
         return _operator(ctx, node, name)
     except Unsupported as reason:
         return _opaque(ctx, node, str(reason))
-    except (AttributeError, TypeError, IndexError, KeyError, ValueError, ZeroDivisionError) as error:
+    except (
+        AttributeError,
+        TypeError,
+        IndexError,
+        KeyError,
+        ValueError,
+        ZeroDivisionError,
+    ) as error:
         raise InputError(
             f"arguments of `{node.target}` do not make sense ({type(error).__name__}: {error})",
             ctx.where(),
@@ -165,20 +186,10 @@ def _functionalised(ctx: Context, node: Node) -> Value:
     return (None, *bases)
 
 
-def cast(ctx: Context, value: View, before: str, after: str) -> View:
-    """A change of dtype: the identity between reals, an operator where values are cut."""
-    floats = lower_math.is_float(before), lower_math.is_float(after)
-    if floats[1] or before == "bool" or (not floats[0] and after == "int64"):
-        if all(floats):
-            ctx.notes.assume("float casts", "casts between float types are the identity")
-        return value
-    return ctx.elementwise(f"cast({after})", [value])[0]
-
-
 def _opaque(ctx: Context, node: Node, reason: str) -> Value:
     """An uninterpreted operator: equal operands give equal results, and nothing more."""
     side = ctx.side
-    names = list(dict.fromkeys(references((node.args, node.kwargs))))
+    names = list(references((node.args, node.kwargs)))
     views = [ctx.values.get(n) for n in names]
     flat = [v for value in views for v in (value if isinstance(value, tuple) else (value,))]
     kernel = kernel_of(node)
@@ -188,10 +199,15 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
     if any(v is None for v in flat) or not shapes or stateful:
         outs = [None if s is None else side.source(s, "opaque") for s in shapes]
         return outs[0] if node.shape is not None and outs else tuple(outs)
+    ctx.notes.assume(
+        "uninterpreted operator", f"{kernel} is a function of its operands and attributes"
+    )
     operands = [(v, [f"o{i}.{k}" for k in range(len(v.dims))]) for i, v in enumerate(flat)]
     letters = [[f"r{i}.{k}" for k in range(len(s or ()))] for i, s in enumerate(shapes)]
     created = {
-        n: e for row, s in zip(letters, shapes, strict=True) for n, e in zip(row, s or (), strict=True)
+        n: e
+        for row, s in zip(letters, shapes, strict=True)
+        for n, e in zip(row, s or (), strict=True)
     }
     signature = f"{kernel}({attributes(ctx)}) -> {created}"
 

@@ -32,7 +32,12 @@ def take(ctx: Context, table: View, lt: Letters, ids: View, li: Letters, out: Le
 
 
 def _note_lookup(
-    ctx: Context, gives: Base, operands: list[View], made: Space, out: Letters, mask: Base | None = None
+    ctx: Context,
+    gives: Base,
+    operands: list[View],
+    made: Space,
+    out: Letters,
+    mask: Base | None = None,
 ) -> None:
     segments = made.segments[TAKEN]
     if len(segments) != 1 or gives in ctx.side.taken:
@@ -55,9 +60,7 @@ def masked_lookup(ctx: Context, gives: Base, of: View, mask: View) -> None:
         return
     if of.dims == mask.dims and of.base.shape == mask.base.shape:
         of, mask = identity(of.base), identity(mask.base)
-    table, ids = (
-        _over_result(found, place, v) for place, v in enumerate(found.operands)
-    )
+    table, ids = (_over_result(found, place, v) for place, v in enumerate(found.operands))
     ids_at, table_at = (compose(of, v.dims, v.base, ONE) for v in (ids, table))
     if ids_at is None or table_at is None or ids_at.dims != mask.dims:
         return
@@ -142,7 +145,11 @@ def hlo_gather(ctx: Context) -> Value:
     table, ids = ctx.tensor(0), ctx.tensor(1)
     offsets, collapsed, starts, vector, sizes = (ctx.argument(i, "") for i in range(2, 7))
     rank = len(table.dims)
-    whole = all(s == e for i, (s, e) in enumerate(zip(sizes, table.shape, strict=True)) if i not in collapsed)
+    whole = all(
+        s == e
+        for i, (s, e) in enumerate(zip(sizes, table.shape, strict=True))
+        if i not in collapsed
+    )
     batch = [i for i in range(len(ctx.node.shape or ())) if i not in offsets]
     if len(collapsed) != 1 or tuple(starts) != tuple(collapsed) or not whole:
         raise Unsupported("a gather of more than one dimension")
@@ -153,8 +160,14 @@ def hlo_gather(ctx: Context) -> Value:
     lt = [f"x{i}" if i != collapsed[0] else TAKEN for i in range(rank)]
     li = [f"t{i}" for i in range(len(ids.dims))]
     rest, ours = iter([n for n in lt if n != TAKEN]), iter(li)
-    return take(ctx, table, lt, ids, li, [next(rest) if i in offsets else next(ours)
-                                          for i in range(len(ctx.node.shape or ()))])
+    return take(
+        ctx,
+        table,
+        lt,
+        ids,
+        li,
+        [next(rest) if i in offsets else next(ours) for i in range(len(ctx.node.shape or ()))],
+    )
 
 
 @lowers("aten.index_put", "aten.index_put_", "aten._index_put_impl")
@@ -168,5 +181,3 @@ def index_put(ctx: Context) -> Value:
     for _ in range(len(x.dims) - len(mask.dims)):
         mask = mask.unsqueezed(len(mask.dims))
     return masked(ctx, x, mask, value)
-
-

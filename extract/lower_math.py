@@ -7,17 +7,11 @@ from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
+from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_movement import need
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.view import View
-
-FLOATS = ("float", "bfloat", "half", "double")
-
-
-def is_float(dtype: str) -> bool:
-    """Is it a floating-point type?"""
-    return dtype.startswith(FLOATS)
 
 
 def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
@@ -106,7 +100,11 @@ def div(ctx: Context) -> Value:
 
 def integer_pair(ctx: Context, out: View, op: str, a: View, b: View) -> None:
     """Notes `op` for the vocabulary lemma where it works on whole bases as they are."""
-    if a.dims == b.dims and a.base.shape == b.base.shape == out.base.shape and a.scale == b.scale == ONE:
+    if (
+        a.dims == b.dims
+        and a.base.shape == b.base.shape == out.base.shape
+        and a.scale == b.scale == ONE
+    ):
         ctx.side.integers.pairs.append((out.base, op, a.base, b.base))
 
 
@@ -167,8 +165,12 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
         out = View(body.base, tuple(d for i, d in enumerate(x.dims) if i not in dims), body.scale)
     else:
         out = ctx.apply(
-            kind, [(body, letters)], [kept], naming,
-            linear=(0,) if kind == "sum" else (), monotone=() if kind == "sum" else (0,),
+            kind,
+            [(body, letters)],
+            [kept],
+            naming,
+            linear=(0,) if kind == "sum" else (),
+            monotone=() if kind == "sum" else (0,),
         )[0]
     out = out.scaled(after)
     for dim in sorted(dims) if keep else ():
@@ -246,9 +248,7 @@ def along(ctx: Context) -> Value:
 
 
 # ---- contractions ---------------------------------------------------------------------------------
-def contract(
-    ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Letters
-) -> View:
+def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Letters) -> View:
     """The product of two tensors, added up over the letters that the result does not have."""
     by = a.scale * b.scale
     both = (View(a.base, a.dims), View(b.base, b.dims))
@@ -268,9 +268,7 @@ def contract(
             by = by * scale(extent)
         elif letter not in out and all(map(any, digits)):
             raise Unsupported("both operands repeat a part of the contracted dimension")
-    view = ctx.apply(
-        "contract", [(both[0], la), (both[1], lb)], [out], naming, linear=(0, 1)
-    )[0]
+    view = ctx.apply("contract", [(both[0], la), (both[1], lb)], [out], naming, linear=(0, 1))[0]
     return view.scaled(by)
 
 
@@ -380,13 +378,16 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
 def plain(ctx: Context) -> Value:
     """An elementwise operator of the table, with all its attributes in the signature."""
     views = [v for v in map(ctx.value, ctx.node.args) if isinstance(v, View)]
-    views += [v for v in map(ctx.value, ctx.node.kwargs.values()) if isinstance(v, View)]
+    keywords = [ctx.value(a) for _, a in sorted(ctx.node.kwargs.items())]
+    views += [v for v in keywords if isinstance(v, View)]
     name = ctx.node.target.rpartition(".")[0]
     flags = ctx.table.elementwise[name]
     signature = f"{name.split('.')[-1]}({attributes(ctx)})"
     if not views:
         raise Unsupported("no operand is a tensor")
     return ctx.elementwise(
-        signature, views, linear=(0,) if "linear" in flags else (),
+        signature,
+        views,
+        linear=(0,) if "linear" in flags else (),
         monotone=(0,) if "monotone" in flags and len(views) == 1 else (),
     )[0]

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
+from gg_datalog.extract.dtypes import cast
 from gg_datalog.extract.graph import Literal
 from gg_datalog.extract.scale import scale
 from gg_datalog.extract.view import View
@@ -75,7 +76,9 @@ def like(ctx: Context) -> Value:
     """`copy(into, of)` gives `of`, `expand_as(of, like)` too, in the other's shape."""
     copies = ctx.node.target.startswith("aten.copy")
     into, of = (ctx.tensor(0), ctx.tensor(1)) if copies else (ctx.tensor(1), ctx.tensor(0))
-    return need(of.expanded(into.shape), "its sizes do not broadcast")
+    wide = need(of.expanded(into.shape), "its sizes do not broadcast")
+    before, after = ctx.dtype_of(ctx.node.args[1 if copies else 0]), ctx.node.dtype
+    return cast(ctx, wide, before, after) if before and after and before != after else wide
 
 
 @lowers("hlo.broadcast")
@@ -199,8 +202,9 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
     made = ctx.side.concat(views, dim)
     if made is not None:
         return made
-    letters = [[f"c{i}" if k == dim else str(k) for k in range(len(v.dims))]
-               for i, v in enumerate(views)]
+    letters = [
+        [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))] for i, v in enumerate(views)
+    ]
     out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
 
     def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
@@ -211,7 +215,11 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
     extent = sum(v.shape[dim] for v in views)
     sizes = ",".join(str(v.shape[dim]) for v in views)
     return ctx.apply(
-        f"cat({sizes})", list(zip(views, letters, strict=True)), [out], naming, created={"c": extent}
+        f"cat({sizes})",
+        list(zip(views, letters, strict=True)),
+        [out],
+        naming,
+        created={"c": extent},
     )[0]
 
 
@@ -266,8 +274,12 @@ def filled(ctx: Context, value: Any) -> View:
 
 
 @lowers(
-    "aten.empty", "aten.empty_like", "aten.new_empty", "aten.empty_strided",
-    "aten.new_empty_strided", "aten.empty_permuted",
+    "aten.empty",
+    "aten.empty_like",
+    "aten.new_empty",
+    "aten.empty_strided",
+    "aten.new_empty_strided",
+    "aten.empty_permuted",
 )
 def empty(ctx: Context) -> Value:
     shape = ctx.node.shape
@@ -289,7 +301,10 @@ def arange(ctx: Context) -> Value:
     if not all(isinstance(v, (int, float)) for v in (start, step)):
         raise Unsupported("its bounds are not known")
     out = ctx.apply(
-        f"arange({start!r}, {step!r})", [], [["n"]], lambda _, __: ("n", "created"),
+        f"arange({start!r}, {step!r})",
+        [],
+        [["n"]],
+        lambda _, __: ("n", "created"),
         created={"n": shape[0]},
     )[0]
     if (start, step) == (0, 1):

@@ -7,6 +7,7 @@ two (a outer), ``...`` for any leading (or trailing) dimensions, ``u`` for one p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -47,14 +48,16 @@ class _Read(Transformer[Any, Any]):
 _parser = Lark(GRAMMAR, start="rule", parser="lalr")
 
 
-def read_rule(row: Row) -> tuple[list[Any], list[Any]]:
+@lru_cache
+def read_rule(target: str, rule: str) -> tuple[list[Any], list[Any]]:
     """Dimensions per operand and per result."""
     try:
-        left, right = _Read().transform(_parser.parse(row.rule))
+        left, right = _Read().transform(_parser.parse(rule))
     except LarkError as error:
         raise InputError(
-            f"rule `{row.rule}` cannot be read: {str(error).splitlines()[0]}",
-            f"operator `{row.target}`", "see docs/operators.md",
+            f"rule `{rule}` cannot be read: {str(error).splitlines()[0]}",
+            f"operator `{target}`",
+            "see docs/operators.md",
         ) from None
     return left, right
 
@@ -79,7 +82,7 @@ def _operand(ctx: Context, which: int | str) -> View:
 
 
 def _one(ctx: Context, row: Row) -> list[View]:
-    left, right = read_rule(row)
+    left, right = read_rule(row.target, row.rule)
     operands = [(_operand(ctx, w), dims) for w, dims in zip(row.operands, left, strict=True)]
     rest = _rest(operands)
     known = {name: _size(ctx, row, value) for name, value in row.sizes.items()} | {"u": 1}
@@ -172,5 +175,3 @@ def _flat(view: View, dims: list[tuple[str, ...]], known: dict[str, int]) -> tup
     if flat is None:
         raise Unsupported("an operand does not split that way")
     return flat, [n for names in dims for n in names]
-
-

@@ -49,22 +49,29 @@ def _read(row: Mapping[str, Any], number: int, case: Case) -> Row | None:
     if not isinstance(seq, str) or not isinstance(dist, str) or not isinstance(rank, int):
         raise InputError("a row has `seq`, `rank` and `dist`", where, "see docs/format.md")
     if rank not in case.dist:
-        case.warnings.append(f"row {number} of the input relations names rank {rank}, which has no graph")
+        case.warnings.append(
+            f"row {number} of the input relations names rank {rank}, which has no graph"
+        )
         return None
     ours = _node(case.seq, seq, where)
     theirs = _node(case.dist[rank], dist, where)
     if ours is None or theirs is None:
-        case.warnings.append(f"row {number} of the input relations is left out: `{seq}` has a symbolic size")
+        case.warnings.append(
+            f"row {number} of the input relations is left out: `{seq}` has a symbolic size"
+        )
         return None
     boxes = _box(row.get("seq_box"), ours, where), _box(row.get("dist_box"), theirs, where)
     sizes = [tuple(hi - lo for lo, hi in box) for box in boxes]
     if sizes[0] != sizes[1]:
         raise InputError(
-            f"`{seq}` {list(sizes[0])} and `{dist}` of rank {rank} {list(sizes[1])} differ in size", where,
+            f"`{seq}` {list(sizes[0])} and `{dist}` of rank {rank} {list(sizes[1])} differ in size",
+            where,
             "both boxes hold the same elements",
         )
     if _family(ours.dtype) != _family(theirs.dtype):
-        raise InputError(f"`{seq}` is {ours.dtype}, `{dist}` of rank {rank} is {theirs.dtype}", where)
+        raise InputError(
+            f"`{seq}` is {ours.dtype}, `{dist}` of rank {rank} is {theirs.dtype}", where
+        )
     return Row(seq, rank, dist, *boxes)
 
 
@@ -74,7 +81,8 @@ def _node(graph: Graph, name: str, where: str) -> Node | None:
         raise InputError(f"`{name}` is no node of {graph.path}", where, "check the name")
     if not _is_source(node):
         raise InputError(
-            f"`{name}` of {graph.path} is computed from other nodes", where,
+            f"`{name}` of {graph.path} is computed from other nodes",
+            where,
             "input relations speak of placeholders, constants and nodes without operands",
         )
     if node.shape is None:
@@ -100,7 +108,9 @@ def _box(box: Any, node: Node, where: str) -> Box:
         raise InputError(f"box {box} of `{node.name}` is not one [lo, hi] per dimension", where)
     for (lo, hi), extent in zip(box, shape, strict=True):
         if not 0 <= lo < hi <= extent:
-            raise InputError(f"[{lo}, {hi}] of `{node.name}` is outside [0, {extent}] or empty", where)
+            raise InputError(
+                f"[{lo}, {hi}] of `{node.name}` is outside [0, {extent}] or empty", where
+            )
     return tuple((lo, hi) for lo, hi in box)
 
 
@@ -116,7 +126,8 @@ def _check_consistent(rows: Sequence[Row], case: Case) -> None:
                     raise InputError(
                         f"`{dist}` of rank {rank} is said to hold both `{a.seq}`{_text(a.seq_box)} and "
                         f"`{b.seq}`{_text(b.seq_box)}",
-                        case.relations_path, "rows that overlap have to agree element by element",
+                        case.relations_path,
+                        "rows that overlap have to agree element by element",
                     )
 
 
@@ -141,7 +152,9 @@ def _guessed(case: Case) -> list[Row]:
         for place, (rank, graph) in enumerate(case.dist.items()):
             other = graph.nodes.get(name)
             if not _is_source(other) or other is None or other.shape is None or node.shape is None:
-                case.warnings.append(f"`{name}` of rank {rank}: no placeholder of that name to pair with")
+                case.warnings.append(
+                    f"`{name}` of rank {rank}: no placeholder of that name to pair with"
+                )
                 continue
             row = _guess(node, other, rank, place, len(case.dist))
             if row is None:

@@ -141,9 +141,7 @@ class Side:
         return [b for b, _ in gives]
 
     # ---- sums -----------------------------------------------------------------------------------
-    def sum(
-        self, terms: Sequence[View], kind: str = "sum", integers: bool = False
-    ) -> View | None:
+    def sum(self, terms: Sequence[View], kind: str = "sum", integers: bool = False) -> View | None:
         """The sum (max, min) of terms of one shape (already broadcast)."""
         terms = [t for t in terms if kind != "sum" or not self.is_zero(t)] or list(terms[:1])
         if kind != "sum":

@@ -41,7 +41,12 @@ class Table:
     def merge(self, document: Mapping[str, Any], where: str) -> None:
         """Adds a document's rows; a row of the same target replaces earlier ones."""
         unknown = set(document) - {
-            "operator", "elementwise", "identity", "alias", "placement", "commutative"
+            "operator",
+            "elementwise",
+            "identity",
+            "alias",
+            "placement",
+            "commutative",
         }
         if unknown:
             raise InputError(
@@ -81,7 +86,9 @@ KEYS = {"target", "rule", "operands", "ignore", "whole", "sizes", "results", "li
 def _row(row: Any, where: str) -> Row:
     row = _dict(row, where)
     if not isinstance(row.get("target"), str) or not isinstance(row.get("rule"), str):
-        raise InputError("an [[operator]] needs `target` and `rule`", where, "see docs/operators.md")
+        raise InputError(
+            "an [[operator]] needs `target` and `rule`", where, "see docs/operators.md"
+        )
     here = f"{where}: operator `{row['target']}`"
     if unknown := set(row) - KEYS:
         raise InputError(f"unknown key `{min(unknown)}`", here, f"known: {', '.join(sorted(KEYS))}")
@@ -95,9 +102,15 @@ def _row(row: Any, where: str) -> Row:
             "write one dimension list per operand, `->`, one per result, separated by commas",
         )
     return Row(
-        row["target"], row["rule"], operands, tuple(_list(row.get("ignore", []), here)),
-        tuple(_list(row.get("whole", []), here)), _dict(row.get("sizes", {}), here), results,
-        tuple(_list(row.get("linear", []), here)), str(row.get("assume", "")),
+        row["target"],
+        row["rule"],
+        operands,
+        tuple(_list(row.get("ignore", []), here)),
+        tuple(_list(row.get("whole", []), here)),
+        _dict(row.get("sizes", {}), here),
+        results,
+        tuple(_list(row.get("linear", []), here)),
+        str(row.get("assume", "")),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 
 from gg_datalog.extract.scale import ONE, Scale
@@ -48,7 +49,7 @@ class View:
     dims: Dims
     scale: Scale = ONE
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Extents per dimension."""
         return tuple(prod(d.extent for d in dim) for dim in self.dims)
@@ -120,8 +121,10 @@ def merge(digits: Sequence[Digit]) -> tuple[Digit, ...]:
     merged: list[Digit] = []
     for digit in digits:
         last = merged[-1] if merged else None
-        if last and last.dim == digit.dim and (
-            digit.dim == -1 or last.stride == digit.stride * digit.extent
+        if (
+            last
+            and last.dim == digit.dim
+            and (digit.dim == -1 or last.stride == digit.stride * digit.extent)
         ):
             merged[-1] = Digit(digit.dim, last.extent * digit.extent, digit.stride)
         else:

@@ -8,45 +8,80 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.diagnosis import finding, names, rows
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
+from gg_datalog.terms import coefficient_text
 
 if TYPE_CHECKING:
     import duckdb
 
 # What `blocked` gives as reason, in a sentence about distributed operators (and their operands).
 SENTENCE = {
-    "operand is a part of a reduction": "{dist} would need {operand} reduced over ranks, "
-    "which is only a part of a reduction",
-    "result is a part of a reduction": "{dist} is only a part of the reduction over ranks",
-    "other coefficient": "{dist} differs by a coefficient",
-    "different operand": "{dist} has another operand",
-    "different range": "{dist} covers another range",
-    "different attribute": "{dist} has other attributes",
+    "operand is a part of a reduction": "an operand of {dist} is only a part of a reduction: "
+    "{operand}",
+    "result is a part of a reduction": "only a part of a reduction is in {dist}",
+    "other coefficient": "another coefficient is in {dist}",
+    "different operand": "another operand goes into {dist}",
+    "different range": "another range, or only a piece, is covered by {dist}",
+    "different attribute": "other attributes has {dist}",
     "unsupported operator": "no rule describes {dist}",
-    "no counterpart": "{dist} has operands in common, but is another operator",
+    "no counterpart": "another operator on the same operands is {dist}",
 }
+# How often a sum counts a term that it does not have whole.
+COUNTED = {"missing": "0 times", "open": "only a part of"}
 BEYOND = {"unsupported operator": Kind.UNSUPPORTED, "opaque input": Kind.OPAQUE}
 
 
-def chain_breaks(
-    database: duckdb.DuckDBPyConnection, told: set[str | None]
-) -> Iterator[Finding]:
+def chain_breaks(database: duckdb.DuckDBPyConnection, told: set[str | None]) -> Iterator[Finding]:
     """One finding per tensor at which a chain breaks; ``told`` outputs are explained already."""
-    at_seq = {seq for (seq,) in rows(database, "SELECT tensor FROM seq_chain WHERE first")}
+    sums = list(_sums(database))
+    yield from sums
+    told = told | {found.seq for found in sums}
     for seq, node, target, source, opaque, detail in rows(database, _SEQ):
         if node not in told:
             yield _seq_break(database, seq, (node, target, source), opaque, detail)
-    for dist, name, source, seq, near, near_source, opaque, detail in rows(database, _DIST):
-        if seq in at_seq:
-            continue
-        where = {"dist": (name,), "dist_source": source or None}
+    yield from _rank_breaks(database)
+
+
+def _rank_breaks(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    """Breaks on single ranks that no break of the sequential chain accounts for."""
+    for dist, source, near, near_source, opaque, detail, reason, operand in rows(database, _DIST):
+        where: dict[str, Any] = {"dist": tuple(dist), "dist_source": source or None}
         where |= {"seq": near, "seq_source": near_source or None}
         if opaque is not None:
-            text = f"`{name}` stands in the way: {detail}"
-            yield finding(BEYOND[opaque], text, **where)
+            yield finding(BEYOND[opaque], f"{names(dist)} stands in the way: {detail}", **where)
         elif near is not None:
-            text = f"`{name}` does not give what `{near}` gives: "
-            yield finding(Kind.RANK_BREAKS, text + _why(database, seq, dist), **where)
+            why = SENTENCE[reason].format(dist=names(dist), operand=names(operand))
+            text = f"{names(dist)} should give what `{near}` gives, but does not: {why}"
+            yield finding(Kind.RANK_BREAKS, text, **where)
 
+
+def _sums(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    """Sums that the ranks have, too, but with other coefficients or without some terms."""
+    for node, source, dist, dist_source, terms in rows(database, _SUMS):
+        told = [
+            f"{COUNTED.get(state, coefficient_text(times) + ' times')} `{term}`"
+            for term, state, times in terms
+        ]
+        yield finding(
+            Kind.SUM_RATIO,
+            f"{names(dist)}: in the sum that is to give `{node}`, found {', '.join(told)}, "
+            "expected 1 times",
+            seq=node,
+            seq_source=source or None,
+            dist=tuple(dist),
+            dist_source=dist_source or None,
+        )
+
+
+_SUMS = """
+    SELECT node, source, list(dist ORDER BY dist), min(dist_source), terms
+    FROM (
+        SELECT t.node, t.source, d.dist, min(d.source) AS dist_source,
+               list((d.term, d.state, d.times) ORDER BY d.term) AS terms
+        FROM sum_difference d JOIN tensor_node t ON t.side = 'seq' AND t.tensor = d.seq
+        WHERE d.seq IN (SELECT tensor FROM seq_chain WHERE first)
+        GROUP BY t.node, t.source, d.dist
+    )
+    GROUP BY node, source, terms ORDER BY node"""
 
 _SEQ = """
     SELECT DISTINCT c.tensor, t.node, t.target, t.source, o.reason, o.detail
@@ -55,11 +90,20 @@ _SEQ = """
     WHERE c.first ORDER BY c.tensor"""
 
 _DIST = """
-    SELECT DISTINCT b.dist, d.name, d.source, b.seq, s.node, s.source, o.reason, o.detail
-    FROM chain_break b JOIN tensor_node d ON d.side = 'dist' AND d.tensor = b.dist
+    WITH broken AS (
+        SELECT DISTINCT b.dist, b.seq FROM chain_break b
+        WHERE b.rank IS NOT NULL AND b.telling
+          AND coalesce(b.seq NOT IN (SELECT tensor FROM seq_chain WHERE first), true)
+    )
+    SELECT list(DISTINCT d.name ORDER BY d.name), min(d.source), s.node, s.source,
+           o.reason, o.detail, k.reason,
+           coalesce(list(DISTINCT p.name ORDER BY p.name) FILTER (p.name IS NOT NULL), [])
+    FROM broken b JOIN tensor_node d ON d.side = 'dist' AND d.tensor = b.dist
     LEFT JOIN tensor_node s ON s.side = 'seq' AND s.tensor = b.seq
     LEFT JOIN tensor_opaque o ON o.side = 'dist' AND o.tensor = b.dist
-    WHERE b.rank IS NOT NULL ORDER BY d.name"""
+    LEFT JOIN blocked k ON k.seq = b.seq AND k.dist = b.dist
+    LEFT JOIN tensor_node p ON p.side = 'dist' AND p.tensor = k.operand
+    GROUP BY s.node, s.source, o.reason, o.detail, k.reason ORDER BY s.node, o.detail, k.reason"""
 
 
 def _seq_break(
@@ -85,7 +129,7 @@ def _seq_break(
         if dist
     ]
     why = "; ".join(reasons) or "no operator of the ranks comes close"
-    text = f"`{name}` ({target}) has no equivalent on the ranks although its operands have: {why}"
+    text = f"`{name}` ({target}) has no equivalent on the ranks, though its operands have: {why}"
     unsupported = [reason for reason, _, _, _ in closest] == ["unsupported operator"]
     return finding(Kind.UNSUPPORTED if unsupported else Kind.CHAIN_BREAKS, text, **where)
 
@@ -113,17 +157,6 @@ def _closest(
         WHERE b.seq = {_text(seq)} GROUP BY b.reason ORDER BY b.reason"""
     found = rows(database, sql)
     return [(r, [n for n in dist if n], operand, at) for r, dist, operand, at in found]
-
-
-def _why(database: duckdb.DuckDBPyConnection, seq: str, dist: str) -> str:
-    sql = f"""
-        SELECT b.reason, d.name, o.name FROM blocked b
-        JOIN tensor_node d ON d.side = 'dist' AND d.tensor = b.dist
-        LEFT JOIN tensor_node o ON o.side = 'dist' AND o.tensor = b.operand
-        WHERE b.seq = {_text(seq)} AND b.dist = {_text(dist)} ORDER BY ALL LIMIT 1"""
-    for reason, name, operand in rows(database, sql):
-        return SENTENCE[reason].format(dist=names([name]), operand=names([operand or "?"]))
-    return "its operands do not agree"
 
 
 def _text(value: str) -> str:

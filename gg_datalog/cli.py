@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -100,9 +101,14 @@ def extract(
         raise click.UsageError("give CASE_DIR, or --seq once and --dist once per rank")
     else:
         files = CaseFiles(seq, list(dist))
-    given = {"groups": groups, "relations": relations, "outputs": outputs}
-    files = replace(files, **{name: path for name, path in given.items() if path is not None})
-    files = replace(files, chosen=list(chosen), partial=list(partial))
+    files = replace(
+        files,
+        groups=groups or files.groups,
+        relations=relations or files.relations,
+        outputs=outputs or files.outputs,
+        chosen=list(chosen),
+        partial=list(partial),
+    )
     with progress() as say:
         tables, case = extracted(files, operators, say)
         write_facts(tables, facts, form, case)
@@ -163,9 +169,7 @@ def run(
     default="table",
     show_default=True,
 )
-def query(
-    result: Path | None, name: str | None, sql: str | None, listing: bool, form: str
-) -> None:
+def query(result: Path | None, name: str | None, sql: str | None, listing: bool, form: str) -> None:
     """Ask a result: NAME is one of the queries that --list shows."""
     from gg_datalog.asking import ask, listed, render, statement
 
@@ -209,7 +213,7 @@ def main() -> NoReturn:
         click.echo(f"error: {error}", err=True)
     except Exception as error:
         if os.environ.get("GG_DATALOG_DEBUG"):
-            raise
+            traceback.print_exc()
         click.echo(f"error: {_unexpected(error)}", err=True)
     else:
         _leave(0)

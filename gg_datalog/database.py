@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DATABASE = "result.duckdb"
+VIEWS = ("chains", "reasons", "verdict")
 
 
 def create(path: Path, relations: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
@@ -21,13 +22,15 @@ def create(path: Path, relations: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConn
     import duckdb
 
     connection = duckdb.connect(str(path))
+    comments = relation_comments()
     connection.execute("BEGIN; CREATE SCHEMA stored")
     for name, table in relations.items():
         connection.register("incoming", table)
         connection.execute(f'CREATE TABLE stored."{name}" AS SELECT * FROM incoming')
         connection.unregister("incoming")
     connection.execute("\n".join(_view(name, comments.get(name)) for name in relations))
-    connection.execute(files("gg_datalog").joinpath("verdict.sql").read_text("utf-8"))
+    for name in VIEWS:
+        connection.execute(files("gg_datalog").joinpath("views", f"{name}.sql").read_text("utf-8"))
     connection.execute("COMMIT")
     return connection
 

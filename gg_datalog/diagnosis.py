@@ -23,7 +23,7 @@ def diagnose(database: duckdb.DuckDBPyConnection) -> list[Finding]:
     found = [
         *_mismatches(database),
         *returned,
-        *chain_breaks(database, {f.seq for f in returned}),
+        *sorted(chain_breaks(database, {f.seq for f in returned}), key=lambda f: not f.dist),
         *_limits(database),
         *_notes(database),
     ]
@@ -46,7 +46,7 @@ def names(found: Sequence[str]) -> str:
     return ", ".join(quoted) + (f" and {len(found) - MANY} more" if len(found) > MANY else "")
 
 
-# ---- collectives, limits, notes --------------------------------------------------------------------
+# ---- collectives, limits, notes ------------------------------------------------------------------
 def _mismatches(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
     sql = """
         SELECT c.rank, c.node, c.kind, c.problem, g.source
@@ -91,13 +91,13 @@ def _grouped(
         yield subject, reason, seq, tuple(dist or ())
 
 
-# ---- what comes back -----------------------------------------------------------------------------------
+# ---- what comes back -----------------------------------------------------------------------------
 def _returned(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
     """Outputs that come back in another form, or not at all."""
     sql = """
         SELECT o.seq, coalesce(g.source, ''), s.state, s.times,
                list(s.dist ORDER BY s.rank), min(s.source),
-               o.wants IN (SELECT wants FROM chain_break),
+               o.wants IN (SELECT wants FROM chain_break WHERE telling),
                bool_and(s.state = 'right') OVER (PARTITION BY o.wants)
         FROM output_status o JOIN returned_state s USING (wants)
         LEFT JOIN graph_node g ON g.side = 'seq' AND g.name = o.seq

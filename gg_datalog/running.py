@@ -83,9 +83,7 @@ def _write(
         report = Report(*judged, engine=about, stats=stats)
         (fresh / "report.json").write_text(as_json(report) + "\n", encoding="utf-8")
         counts = {name: table.num_rows for name, table in found.relations.items()}
-        write_manifest(
-            fresh, "result", {"schema_version": SCHEMA_VERSION, "relations": counts}
-        )
+        write_manifest(fresh, "result", {"schema_version": SCHEMA_VERSION, "relations": counts})
     return report
 
 

@@ -49,7 +49,7 @@ def _number(token: str) -> bool:
 
 
 def chain(record: Any) -> list[Any]:
-    """The items of a list written as ``[item, rest]``, or of records whose last field is the rest."""
+    """The items of a list of records, whose last field is the rest of the list."""
     found = []
     while record is not None:
         found.append(record[0] if len(record) == 2 else record[:-1])

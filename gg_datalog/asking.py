@@ -1,0 +1,111 @@
+"""``query``: questions about a result, those that ship with the package and any other."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from gg_datalog.database import DATABASE
+from gg_datalog.errors import InputError
+from gg_datalog.folders import read_manifest
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Column names and rows."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+def listed() -> str:
+    """Every query with its header comment."""
+    blocks = []
+    for name, text in _queries().items():
+        blocks.append("\n".join([name, *(f"  {line}" for line in _header(text))]))
+    return "\n\n".join(blocks)
+
+
+def statement(name: str) -> str:
+    """The SQL of a query."""
+    queries = _queries()
+    if name not in queries:
+        raise InputError(
+            f"there is no query `{name}`", None, f"known: {', '.join(queries)}; or use --sql"
+        )
+    return queries[name]
+
+
+def ask(result: Path, sql: str) -> Answer:
+    """Runs a statement over a result folder; the result stays as it is."""
+    import duckdb
+
+    read_manifest(result, "result", "gg-datalog run")
+    path = result / DATABASE
+    if not path.is_file():
+        raise InputError(f"{DATABASE} is missing", str(result), "run `gg-datalog run` again")
+    try:
+        with duckdb.connect(str(path), read_only=True) as connection:
+            found = connection.execute(sql)
+            columns = [str(column[0]) for column in found.description or []]
+            return Answer(columns, found.fetchall() if columns else [])
+    except duckdb.IOException as error:
+        raise InputError(f"the database cannot be read: {error}", str(path)) from None
+    except duckdb.Error as error:
+        raise InputError(
+            f"DuckDB says: {error}", None, "the views are listed by SHOW TABLES"
+        ) from None
+
+
+def render(answer: Answer, form: str) -> str:
+    """The answer as a table, as CSV, or as a JSON list of objects."""
+    if form == "json":
+        rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+        return json.dumps(rows, indent=1, ensure_ascii=False, default=str) + "\n"
+    if form == "csv":
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerows([answer.columns, *answer.rows])
+        return buffer.getvalue()
+    return "".join(line.rstrip() + "\n" for line in _table(answer))
+
+
+def _table(answer: Answer) -> Iterator[str]:
+    rows = [[_cell(value) for value in row] for row in answer.rows]
+    widths = [
+        max(len(row[i]) for row in [answer.columns, *rows]) for i in range(len(answer.columns))
+    ]
+    for row in [answer.columns, ["-" * width for width in widths], *rows]:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+    if not rows:
+        yield "(no rows)"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _queries() -> dict[str, str]:
+    """SQL by name."""
+    found = files("gg_datalog.queries").iterdir()
+    named = {entry.name: entry for entry in found if entry.name.endswith(".sql")}
+    return {name.removesuffix(".sql"): named[name].read_text("utf-8") for name in sorted(named)}
+
+
+def _header(sql: str) -> list[str]:
+    lines = []
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").strip())
+    return lines

@@ -1,0 +1,106 @@
+-- What comes back for each output, and the verdict.
+
+CREATE VIEW sum_difference AS
+WITH counted AS (
+    SELECT dist, seq, count(*) FILTER (state <> 'complete') AS lacking
+    FROM sum_found GROUP BY dist, seq
+),
+fitting AS (
+    SELECT dist, seq FROM counted QUALIFY lacking = min(lacking) OVER (PARTITION BY seq)
+)
+SELECT q.gives AS seq, coalesce(n.name, f.dist) AS dist, coalesce(n.source, '') AS source,
+       coalesce(u.name, t."of") AS term, f.state, f.times
+FROM sum_found f
+JOIN fitting b USING (dist, seq)
+JOIN seq_sum q ON q."by" = f.seq
+JOIN term_of t ON t."by" = f.seq AND t.place = f.place
+LEFT JOIN tensor_node u ON u.side = 'seq' AND u.tensor = t."of"
+LEFT JOIN dist_sum d ON d."by" = f.dist
+LEFT JOIN tensor_node n ON n.side = 'dist' AND n.tensor = d.gives
+WHERE f.state <> 'complete' OR f.times <> '[1, 1, , ]';
+COMMENT ON VIEW sum_difference IS
+    'Terms of sequential sum `seq` that the distributed sum that comes closest counts differently.';
+
+CREATE VIEW returned_state AS
+SELECT r.wants, r.rank, 'r' || r.rank || '.' || n.dist AS dist, coalesce(g.source, '') AS source,
+       CASE
+           WHEN EXISTS (SELECT 1 FROM rank_right x WHERE x.wants = r.wants AND x.rank = r.rank)
+               THEN 'right'
+           WHEN bool_or(h.parts = 'nil' AND h.times = '[1, 1, , ]') THEN 'piece'
+           WHEN bool_or(h.parts = 'nil') THEN 'coefficient'
+           WHEN bool_or(h.parts <> 'nil') THEN 'part'
+           ELSE 'nothing'
+       END AS state,
+       coalesce(any_value(h.times) FILTER (h.parts = 'nil'), any_value(h.times)) AS times
+FROM returned r
+JOIN returned_name n ON n.wants = r.wants AND n.rank = r.rank
+LEFT JOIN returned_holds h ON h.wants = r.wants AND h.rank = r.rank
+LEFT JOIN graph_node g ON g.side = 'dist' AND g.rank = r.rank AND g.name = n.dist
+GROUP BY r.wants, r.rank, n.dist, g.source;
+COMMENT ON VIEW returned_state IS
+    'What a rank returns for an output: right (it, or a whole share of it), piece (some of what it '
+    'returns is unaccounted for), coefficient, part (of a reduction) or nothing related.';
+
+CREATE VIEW return_break AS
+SELECT s.wants, s.rank, w."of" AS seq, s.dist, s.source,
+       CASE s.state WHEN 'part' THEN 'result is a part of a reduction'
+                    WHEN 'coefficient' THEN 'other coefficient'
+                    WHEN 'nothing' THEN 'different operand'
+                    ELSE 'different range' END AS reason
+FROM returned_state s JOIN wanted w ON w.wants = s.wants
+WHERE s.wants NOT IN (SELECT wants FROM output_mapped)
+  AND s.wants NOT IN (SELECT wants FROM chain_break WHERE telling)
+  AND (s.state <> 'right' OR s.wants NOT IN (SELECT wants FROM rank_wrong));
+COMMENT ON VIEW return_break IS
+    'Outputs that are computed, but come back in another form, with the reason.';
+
+CREATE VIEW break_beyond AS
+SELECT b.wants, b.rank, b.seq, b.dist, b.telling,
+       EXISTS (SELECT 1 FROM tensor_opaque o WHERE o.side = 'seq' AND o.tensor = b.seq)
+       OR EXISTS (SELECT 1 FROM tensor_opaque o WHERE o.side = 'dist' AND o.tensor = b.dist)
+       OR (
+           b.rank IS NULL
+           AND EXISTS (
+               SELECT 1 FROM operator_pair p JOIN tensor_opaque o ON o.tensor = p.dist
+               WHERE o.side = 'dist' AND p.seq = b.seq
+                 AND (p.same_target OR NOT EXISTS (
+                     SELECT 1 FROM operator_pair q WHERE q.seq = b.seq AND q.same_target
+                 ))
+           )
+       ) AS beyond
+FROM chain_break b WHERE NOT b.helper;
+COMMENT ON VIEW break_beyond IS
+    'Whether only an unsupported operator or an opaque input stands in the way at a break.';
+
+CREATE VIEW output_status AS
+WITH seq_break AS (
+    SELECT wants, bool_and(beyond) AS beyond FROM break_beyond WHERE rank IS NULL GROUP BY wants
+),
+dist_break AS (
+    SELECT wants, bool_or(beyond) AND bool_and(beyond OR NOT telling) AS beyond
+    FROM break_beyond WHERE rank IS NOT NULL GROUP BY wants
+)
+SELECT o.wants, o.seq,
+       CASE
+           WHEN o.wants IN (SELECT wants FROM output_mapped) THEN 'mapped'
+           WHEN coalesce(s.beyond, false) OR coalesce(d.beyond, false)
+               OR EXISTS (SELECT 1 FROM coefficient_out_of_range) THEN 'inconclusive'
+           ELSE 'unmapped'
+       END AS status
+FROM output_name o
+LEFT JOIN seq_break s ON s.wants = o.wants
+LEFT JOIN dist_break d ON d.wants = o.wants
+ORDER BY o.wants;
+COMMENT ON VIEW output_status IS 'The status of every output: mapped, unmapped or inconclusive.';
+
+CREATE VIEW verdict AS
+SELECT CASE
+           WHEN EXISTS (SELECT 1 FROM collective_mismatch) THEN 'does-not-refine'
+           WHEN EXISTS (SELECT 1 FROM output_status WHERE status = 'unmapped')
+               THEN 'does-not-refine'
+           WHEN EXISTS (SELECT 1 FROM output_status WHERE status = 'inconclusive')
+               THEN 'inconclusive'
+           WHEN EXISTS (SELECT 1 FROM output_status) THEN 'refines'
+           ELSE 'inconclusive'
+       END AS verdict;
+COMMENT ON VIEW verdict IS 'refines, does-not-refine or inconclusive.';

@@ -1,0 +1,267 @@
+"""Executes a case: the sequential graph, and all ranks together in step.
+
+Inputs of the sequential graph are random; those of the ranks are cut from them as the input
+relations say, and what they leave open is NaN (integers: an arbitrary number). Uninitialised memory
+is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from kernels_np import OPS, Array, Invalid, cast, dropped
+from program import Json, Program, nodes_by_name, references
+
+Values = dict[str, Any]
+INDEXING = {"aten.embedding": (0, 1), "aten.index": (0, 1), "hlo.gather": (0, 1)}
+KEPT = (
+    "aten.view", "aten._unsafe_view", "aten.clone", "aten._to_copy", "aten.transpose", "aten.copy",
+    "aten.permute", "aten.detach", "aten.unsqueeze", "aten.expand",
+)  # fmt: skip
+
+
+@dataclass
+class Execution:
+    """Values of every node: of the sequential graph, and per rank."""
+
+    seq: Values
+    dist: dict[int, Values]
+
+
+def name_of(node: Json) -> str:
+    """The target without its overload."""
+    target: str = node["target"]
+    return target.rpartition(".")[0] if target.count(".") > 1 else target
+
+
+def collective(node: Json) -> str | None:
+    """Which collective a node is."""
+    name = name_of(node)
+    if node["op"] != "call_function" or name.endswith("wait_tensor"):
+        return None
+    return name.split(".")[1] if name.startswith(("_c10d_functional.", "vllm.all_")) else None
+
+
+# ---- one graph -------------------------------------------------------------------------------------
+def resolve(argument: Any, values: Values) -> Any:
+    """An argument with references replaced by values."""
+    if isinstance(argument, dict):
+        if "node" in argument:
+            return values[argument["node"]]
+        return float(argument["float"]) if "float" in argument else argument
+    return [resolve(a, values) for a in argument] if isinstance(argument, list) else argument
+
+
+@dataclass
+class Call:
+    """A rank that waits at a collective."""
+
+    kind: str
+    group: str
+    reduction: str
+    value: Array
+    numbers: tuple[Any, ...]
+    dtype: str
+
+
+def run_graph(graph: Json, given: Mapping[str, Array]) -> Generator[Call, Array, Values]:
+    """Runs one graph; yields at collectives and is sent their result; returns all values."""
+    values: Values = {}
+    randoms = 0
+    for node in graph["nodes"]:
+        name = node["name"]
+        if node["op"] == "output":
+            continue
+        if name in given:
+            values[name] = given[name]
+        elif node["op"] == "get_attr":
+            values[name] = np.asarray(node["value"])
+        elif kind := collective(node):
+            values[name] = yield _call(node, kind, values)
+        elif name_of(node) == "aten.native_dropout":
+            values[name] = dropped(resolve(node["args"], values)[0], randoms)
+            randoms += 1
+        else:
+            values[name] = _result(node, values)
+        _check_shape(node, values[name])
+    return values
+
+
+def _call(node: Json, kind: str, values: Values) -> Call:
+    args = resolve(node["args"], values)
+    words = [a for a in args if isinstance(a, str)]
+    reduction = words[0] if len(words) > 1 else "sum"
+    numbers = tuple(a for a in args[1:] if isinstance(a, int))
+    return Call(kind, words[-1], reduction, args[0], numbers, node.get("dtype") or "")
+
+
+def _result(node: Json, values: Values) -> Any:
+    args, kwargs = resolve(node["args"], values), resolve(node["kwargs"], values) or {}
+    kwargs = {k: resolve(v, values) for k, v in node["kwargs"].items()}
+    if "getitem" in node["target"]:
+        return args[0][args[1]]
+    try:
+        with np.errstate(all="ignore"):
+            value = OPS[name_of(node)](*args, **kwargs)
+    except (ValueError, IndexError) as error:
+        raise Invalid(f"{node['name']}: {error}") from error
+    return cast(np.asarray(value), node.get("dtype")) if node.get("shape") is not None else value
+
+
+def _check_shape(node: Json, value: Any) -> None:
+    shape = node.get("shape")
+    if shape is not None and list(value.shape) != shape:
+        raise Invalid(f"{node['name']}: its shape is {list(value.shape)}, not {shape}")
+
+
+# ---- all ranks -------------------------------------------------------------------------------------
+def run_ranks(
+    graphs: Mapping[int, Json], groups: list[Json], given: Mapping[int, Mapping[str, Array]]
+) -> dict[int, Values]:
+    """Runs all ranks in step; :class:`Invalid` where they hang or their collectives differ."""
+    members = {
+        (int(rank), name): (number, tuple(group["ranks"]))
+        for number, group in enumerate(groups)
+        for rank, name in group["names"].items()
+    }
+    running = {rank: run_graph(graph, given[rank]) for rank, graph in graphs.items()}
+    done: dict[int, Values] = {}
+    waiting: dict[int, Call] = {}
+    sent: dict[int, Array | None] = dict.fromkeys(running)
+    while len(done) < len(graphs):
+        for rank in [r for r in graphs if r not in done and r not in waiting]:
+            try:
+                waiting[rank] = running[rank].send(sent[rank])  # type: ignore[arg-type]
+            except StopIteration as stop:
+                done[rank] = stop.value
+        if len(done) < len(graphs):
+            ranks = _ready(waiting, members)
+            sent.update(zip(ranks, _perform([waiting.pop(r) for r in ranks]), strict=True))
+    return done
+
+
+def _ready(waiting: Mapping[int, Call], members: Mapping[Any, Any]) -> tuple[int, ...]:
+    for rank, call in waiting.items():
+        group = members[rank, call.group]
+        others = [waiting.get(r) for r in group[1]]
+        if all(
+            c is not None and members.get((r, c.group)) == group
+            for r, c in zip(group[1], others, strict=True)
+        ):
+            return tuple(group[1])
+    raise Invalid("the program hangs")
+
+
+def _perform(calls: list[Call]) -> list[Array]:
+    first = calls[0]
+    if len({(c.kind, c.reduction, c.numbers, c.value.shape, c.dtype) for c in calls}) > 1:
+        raise Invalid("collectives that do not line up")
+    values = [c.value for c in calls]
+    if first.kind == "all_gather_into_tensor":
+        _expect(first, len(calls))
+        return [np.concatenate(values, 0)] * len(calls)
+    if first.kind == "all_reduce":
+        return [_reduce(first.reduction, values)] * len(calls)
+    if first.kind == "reduce_scatter_tensor":
+        _expect(first, len(calls))
+        return np.split(_reduce(first.reduction, values), len(calls), 0)
+    if first.kind == "broadcast":
+        return [values[first.numbers[0]]] * len(calls)
+    raise NotImplementedError(first.kind)
+
+
+def _expect(call: Call, size: int) -> None:
+    if call.numbers and call.numbers[-1] != size:
+        raise Invalid(f"it says {call.numbers[-1]} members of {size}")
+
+
+def _reduce(reduction: str, values: list[Array]) -> Array:
+    stacked = np.stack(values)
+    return {
+        "sum": stacked.sum, "avg": stacked.mean, "max": stacked.max, "min": stacked.min
+    }[reduction](0)  # fmt: skip
+
+
+# ---- inputs ----------------------------------------------------------------------------------------
+def id_bounds(graph: Json) -> dict[str, int]:
+    """Per integer input, the rows of the smallest table that it looks up."""
+    nodes = nodes_by_name(graph)
+    origin: dict[str, str] = {}
+    bounds: dict[str, int] = {}
+    for node in graph["nodes"]:
+        name = name_of(node)
+        used = references(node["args"])
+        if node["op"] == "placeholder" and str(node.get("dtype", "")).startswith("int"):
+            origin[node["name"]] = node["name"]
+        elif name in KEPT and used and used[-1] in origin:
+            origin[node["name"]] = origin[used[-1]]
+        elif name in INDEXING and len(used) > 1:
+            table = nodes[used[0]]["shape"]
+            for dim, ids in enumerate(used[1:]):
+                if ids in origin:
+                    known = bounds.get(origin[ids], table[dim])
+                    bounds[origin[ids]] = min(known, table[dim])
+        elif name == "auto_functionalized" and "positions" in node["kwargs"]:
+            ids, cache = (node["kwargs"][k]["node"] for k in ("positions", "cos_sin_cache"))
+            if ids in origin:
+                bounds[origin[ids]] = nodes[cache]["shape"][0]
+    return bounds
+
+
+def draw_inputs(
+    program: Program, rng: np.random.Generator
+) -> tuple[dict[str, Array], dict[int, dict[str, Array]]]:
+    """Random inputs of the sequential graph, and the ranks' inputs cut from them."""
+    bounds = id_bounds(program.seq)
+    named = {row["seq"] for row in program.relations}
+    seq = {
+        node["name"]: _draw(node, bounds, rng)
+        for node in program.seq["nodes"]
+        if node["op"] == "placeholder" or node["name"] in named
+    }
+    dist: dict[int, dict[str, Array]] = {}
+    for rank, graph in program.dist.items():
+        rows = [row for row in program.relations if row["rank"] == rank]
+        held = {row["dist"] for row in rows}
+        dist[rank] = {
+            node["name"]: _unknown(node, rng)
+            for node in graph["nodes"]
+            if node["op"] == "placeholder" or node["name"] in held
+        }
+        for row in rows:
+            into, of = _box(row.get("dist_box")), _box(row.get("seq_box"))
+            dist[rank][row["dist"]][into] = seq[row["seq"]][of]
+    return seq, dist
+
+
+def _box(box: Any) -> Any:
+    return ... if box is None else tuple(slice(lo, hi) for lo, hi in box)
+
+
+def _draw(node: Json, bounds: Mapping[str, int], rng: np.random.Generator) -> Array:
+    shape, dtype = node["shape"], node.get("dtype") or "float32"
+    if dtype == "bool":
+        return rng.random(shape) < 0.4
+    if not dtype.startswith("int"):
+        return rng.normal(0, 0.7, shape)
+    bound = bounds.get(node["name"], max([4, *shape]))
+    count = int(np.prod(shape))
+    each = rng.permutation(np.resize(np.arange(bound), max(count, bound)))[:count]
+    return each.reshape(shape)
+
+
+def _unknown(node: Json, rng: np.random.Generator) -> Array:
+    shape, dtype = node["shape"], node.get("dtype") or "float32"
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    return rng.integers(0, 2, shape) if dtype.startswith("int") else np.full(shape, np.nan)
+
+
+def execute(program: Program, rng: np.random.Generator) -> Execution:
+    """Both sides on fresh inputs; :class:`Invalid` where the distributed program cannot run."""
+    ours, theirs = draw_inputs(program, rng)
+    seq = run_ranks({0: program.seq}, program.groups.get("seq", []), {0: ours})[0]
+    return Execution(seq, run_ranks(program.dist, program.groups.get("dist", []), theirs))

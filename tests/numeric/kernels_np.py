@@ -1,0 +1,453 @@
+"""What each operator computes, in numpy: float64 for every float, int64 for every integer.
+
+Opaque kernels (apex, vLLM, NeuronX) have a stand-in of our own that obeys their declared meaning.
+Dropout is a scaling that depends on the ordinal of the random operator: a mask that both sides
+share cannot be told apart element by element here, but a wrong pairing of instances can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import erf, prod
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+OPS: dict[str, Callable[..., Any]] = {}
+
+
+class Invalid(Exception):
+    """The program cannot be executed: an index out of range, sizes that do not fit, a hang."""
+
+
+def op(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function for operators with these names (without overload)."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        OPS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def cast(x: Array, dtype: str | None) -> Array:
+    """To a dtype of the graph, floats all being float64."""
+    if dtype is None:
+        return x
+    if dtype == "bool":
+        return x.astype(bool)
+    return np.trunc(x).astype(np.int64) if dtype.startswith(("int", "uint")) else x.astype(float)
+
+
+# ---- elementwise ---------------------------------------------------------------------------------
+_erf = np.vectorize(erf, otypes=[float])
+
+
+def gelu(x: Array, approximate: str = "none", **_: Any) -> Array:
+    """GELU, exact or by tanh."""
+    if approximate == "tanh":
+        return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + _erf(x / np.sqrt(2)))
+
+
+def sigmoid(x: Array) -> Array:
+    """The logistic function."""
+    return 1 / (1 + np.exp(-x))
+
+
+ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "abs": np.abs, "cos": np.cos, "sin": np.sin, "exp": np.exp, "log": np.log, "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh, "sigmoid": sigmoid, "gelu": gelu,
+    "relu": lambda x: np.maximum(x, 0), "silu": lambda x: x * sigmoid(x), "erf": _erf,
+    "square": np.square, "reciprocal": lambda x: 1 / x, "pow": np.power, "div": np.true_divide,
+    "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "sign": np.sign,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+    "ne": np.not_equal, "logical_not": np.logical_not, "logical_or": np.logical_or,
+    "logical_and": np.logical_and, "floor": np.floor, "ceil": np.ceil,
+    "clamp_min": np.maximum, "clamp_max": np.minimum, "isnan": np.isnan,
+}  # fmt: skip
+for _name, _function in ELEMENTWISE.items():
+    OPS[f"aten.{_name}"] = lambda *a, f=_function, **k: f(*a, **_meaningful(k))
+OPS["hlo.logistic"] = OPS["aten.sigmoid"]
+
+
+def _meaningful(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in kwargs.items() if k in ("approximate",)}
+
+
+@op("aten.add")
+def add(x: Array, y: Any, alpha: float = 1) -> Array:
+    return x + np.asarray(y) * alpha
+
+
+@op("aten.sub")
+def sub(x: Array, y: Any, alpha: float = 1) -> Array:
+    return x - np.asarray(y) * alpha
+
+
+@op("aten.rsub")
+def rsub(x: Array, y: Any, alpha: float = 1) -> Array:
+    return np.asarray(y) - x * alpha
+
+
+@op("aten.neg")
+def neg(x: Array) -> Array:
+    return -x
+
+
+@op("aten.bitwise_and")
+def bitwise_and(x: Array, y: Any) -> Array:
+    return np.bitwise_and(x, y)
+
+
+@op("aten.bitwise_or")
+def bitwise_or(x: Array, y: Any) -> Array:
+    return np.bitwise_or(x, y)
+
+
+@op("aten.bitwise_not")
+def bitwise_not(x: Array) -> Array:
+    return np.bitwise_not(x)
+
+
+@op("aten.masked_fill")
+def masked_fill(x: Array, mask: Array, value: Any) -> Array:
+    return np.where(mask.astype(bool), np.asarray(value), x)
+
+
+@op("aten.where", "hlo.select")
+def where(mask: Array, a: Any, b: Any) -> Array:
+    return np.where(mask.astype(bool), a, b)
+
+
+# ---- reductions ------------------------------------------------------------------------------------
+def axes(dims: Any, rank: int) -> tuple[int, ...]:
+    """Dimension numbers; None or nothing is all of them."""
+    if dims is None or dims == []:
+        return tuple(range(rank))
+    return tuple(d % max(rank, 1) for d in (dims if isinstance(dims, (list, tuple)) else [dims]))
+
+
+@op("aten.sum", "hlo.reduce_add")
+def sum_(x: Array, dim: Any = None, keepdim: bool = False, **_: Any) -> Array:
+    return np.asarray(x.sum(axes(dim, x.ndim), keepdims=keepdim))
+
+
+@op("aten.mean")
+def mean(x: Array, dim: Any = None, keepdim: bool = False, **_: Any) -> Array:
+    return np.asarray(x.mean(axes(dim, x.ndim), keepdims=keepdim))
+
+
+@op("aten.amax", "hlo.reduce_max")
+def amax(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    return np.asarray(x.max(axes(dim, x.ndim), keepdims=keepdim))
+
+
+@op("aten.max")
+def max_(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+    if dim is None:
+        return np.asarray(x.max())
+    return x.max(dim, keepdims=keepdim), x.argmax(dim, keepdims=keepdim)
+
+
+@op("aten._softmax", "aten.softmax")
+def softmax(x: Array, dim: int, *_: Any, **__: Any) -> Array:
+    powers = np.exp(x - x.max(dim, keepdims=True))
+    return powers / powers.sum(dim, keepdims=True)
+
+
+@op("aten._log_softmax", "aten.log_softmax")
+def log_softmax(x: Array, dim: int, *_: Any) -> Array:
+    return np.log(softmax(x, dim))
+
+
+@op("aten.cumsum")
+def cumsum(x: Array, dim: int) -> Array:
+    return np.cumsum(x, dim)
+
+
+# ---- products --------------------------------------------------------------------------------------
+@op("aten.mm", "aten.bmm", "aten.matmul")
+def matmul(x: Array, y: Array) -> Array:
+    if x.shape[-1] != y.shape[-2]:
+        raise Invalid(f"a product of {x.shape} and {y.shape}")
+    return x @ y
+
+
+@op("aten.addmm")
+def addmm(b: Array, x: Array, y: Array, beta: float = 1, alpha: float = 1) -> Array:
+    return b * beta + (x @ y) * alpha
+
+
+@op("aten.baddbmm")
+def baddbmm(b: Array, x: Array, y: Array, beta: float = 1, alpha: float = 1) -> Array:
+    return (x @ y) * alpha if beta == 0 else b * beta + (x @ y) * alpha
+
+
+@op("aten.linear")
+def linear(x: Array, w: Array, b: Array | None = None) -> Array:
+    return x @ w.T if b is None else x @ w.T + b
+
+
+@op("hlo.dot")
+def hlo_dot(x: Array, y: Array, kx: Any, ky: Any, bx: Any, by: Any) -> Array:
+    left, right = list(range(x.ndim)), list(range(x.ndim, x.ndim + y.ndim))
+    for i, j in zip([*kx, *bx], [*ky, *by], strict=True):
+        right[j] = left[i]
+    out = [left[i] for i in bx]
+    out += [n for i, n in enumerate(left) if i not in (*kx, *bx)]
+    out += [n for j, n in enumerate(right) if j not in (*ky, *by)]
+    return np.einsum(x, left, y, right, out)
+
+
+# ---- lookups ---------------------------------------------------------------------------------------
+def in_range(ids: Array, rows: int) -> Array:
+    """The ids, if all of them lie inside the table."""
+    if ids.size and (ids.min() < 0 or ids.max() >= rows):
+        raise Invalid(f"an id outside [0, {rows})")
+    return ids.astype(np.int64)
+
+
+@op("aten.embedding")
+def embedding(table: Array, ids: Array, *_: Any) -> Array:
+    return table[in_range(ids, table.shape[0])]
+
+
+@op("aten.index_select")
+def index_select(x: Array, dim: int, ids: Array) -> Array:
+    return np.take(x, in_range(ids, x.shape[dim]), dim)
+
+
+@op("aten.index")
+def index(x: Array, indices: Sequence[Array | None]) -> Array:
+    places = [
+        slice(None) if i is None else in_range(i, x.shape[dim])
+        for dim, i in enumerate(indices)
+    ]
+    return x[tuple(places)]
+
+
+@op("aten.gather")
+def gather(x: Array, dim: int, ids: Array) -> Array:
+    return np.take_along_axis(x, in_range(ids, x.shape[dim]), dim)
+
+
+@op("aten.index_put")
+def index_put(x: Array, indices: Sequence[Array], value: Array) -> Array:
+    (mask,) = indices
+    out = x.copy()
+    out[mask.astype(bool)] = value
+    return out
+
+
+@op("hlo.gather")
+def hlo_gather(x: Array, ids: Array, offsets: Any, collapsed: Any, *rest: Any) -> Array:
+    _starts, vector, _sizes = rest
+    if vector != ids.ndim or collapsed != [0] or offsets != list(range(ids.ndim, ids.ndim + x.ndim - 1)):
+        raise NotImplementedError("hlo.gather of this form")
+    return x[in_range(ids, x.shape[0])]
+
+
+# ---- movement --------------------------------------------------------------------------------------
+@op("aten.view", "aten._unsafe_view", "aten.reshape", "hlo.reshape")
+def view(x: Array, shape: Sequence[int]) -> Array:
+    return x.reshape(shape)
+
+
+@op("aten.permute", "hlo.transpose")
+def permute(x: Array, order: Sequence[int]) -> Array:
+    return x.transpose(order)
+
+
+@op("aten.transpose")
+def transpose(x: Array, a: int, b: int) -> Array:
+    return x.swapaxes(a, b)
+
+
+@op("aten.t")
+def t(x: Array) -> Array:
+    return x.T
+
+
+@op("aten.unsqueeze")
+def unsqueeze(x: Array, dim: int) -> Array:
+    return np.expand_dims(x, dim)
+
+
+@op("aten.squeeze")
+def squeeze(x: Array, dim: int) -> Array:
+    return x.squeeze(dim) if x.shape[dim] == 1 else x
+
+
+@op("aten.expand")
+def expand(x: Array, shape: Sequence[int]) -> Array:
+    own = [1] * (len(shape) - x.ndim) + list(x.shape)
+    return np.broadcast_to(x, [o if e == -1 else e for o, e in zip(own, shape, strict=True)])
+
+
+@op("aten.copy")
+def copy(x: Array, y: Array) -> Array:
+    return np.broadcast_to(y, x.shape)
+
+
+@op("aten.cat", "hlo.concatenate")
+def cat(parts: Sequence[Array], dim: int = 0) -> Array:
+    return np.concatenate(parts, dim)
+
+
+@op("aten.slice")
+def slice_(x: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Array:
+    places = [slice(None)] * x.ndim
+    places[dim] = slice(start, end, step)
+    return x[tuple(places)]
+
+
+@op("aten.slice_scatter")
+def slice_scatter(x: Array, part: Array, dim: int = 0, start: Any = None, end: Any = None) -> Array:
+    out = x.copy()
+    slice_(out, dim, start, end)[...] = part
+    return out
+
+
+@op("aten.select")
+def select(x: Array, dim: int, at: int) -> Array:
+    return x.take(at, dim)
+
+
+@op("aten.split_with_sizes")
+def split_with_sizes(x: Array, sizes: Sequence[int], dim: int = 0) -> list[Array]:
+    if sum(sizes) != x.shape[dim]:
+        raise Invalid("sizes that do not add up")
+    return np.split(x, np.cumsum(sizes)[:-1], dim)
+
+
+@op("aten.split")
+def split(x: Array, size: int, dim: int = 0) -> list[Array]:
+    return np.split(x, range(size, x.shape[dim], size), dim)
+
+
+@op("hlo.broadcast")
+def hlo_broadcast(x: Any, dims: Sequence[int], shape: Sequence[int]) -> Array:
+    x = np.asarray(x)
+    wide = [1] * len(shape)
+    for extent, dim in zip(x.shape, dims, strict=True):
+        wide[dim] = extent
+    return np.broadcast_to(x.reshape(wide), shape)
+
+
+@op(
+    "aten.clone", "aten.detach", "aten.contiguous", "aten.alias", "aten._to_copy",
+    "aten.lift_fresh_copy", "tg.log_tensor", "_c10d_functional.wait_tensor",
+)  # fmt: skip
+def same(x: Array, *_: Any, **__: Any) -> Array:
+    return x
+
+
+# ---- memory ----------------------------------------------------------------------------------------
+@op("aten.empty", "aten.new_empty", "aten.new_empty_strided", "aten.empty_like")
+def empty(x: Any, *shape: Any, **_: Any) -> Array:
+    sizes = x.shape if isinstance(x, np.ndarray) and not shape else (shape[0] if shape else x)
+    return np.full(sizes, np.nan)
+
+
+@op("aten.zeros")
+def zeros(shape: Sequence[int], **_: Any) -> Array:
+    return np.zeros(shape)
+
+
+@op("aten.ones")
+def ones(shape: Sequence[int], **_: Any) -> Array:
+    return np.ones(shape)
+
+
+@op("aten.full")
+def full(shape: Sequence[int], value: float, **_: Any) -> Array:
+    return np.full(shape, value)
+
+
+@op("aten.arange")
+def arange(start: float, end: float | None = None, step: float = 1, **_: Any) -> Array:
+    return np.arange(start, end, step) if end is not None else np.arange(start)
+
+
+# ---- normalisation, kernels --------------------------------------------------------------------------
+def layer_norm(x: Array, w: Array, b: Array, eps: float) -> tuple[Array, Array, Array]:
+    """Over the last dimension: result, mean, 1 / deviation (dimensions kept)."""
+    mu = x.mean(-1, keepdims=True)
+    inverse = 1 / np.sqrt(x.var(-1, keepdims=True) + eps)
+    return (x - mu) * inverse * w + b, mu, inverse
+
+
+def rms_norm(x: Array, w: Array, eps: float) -> Array:
+    """Over the last dimension."""
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * w
+
+
+@op("aten.native_layer_norm")
+def native_layer_norm(x: Array, shape: Any, w: Array, b: Array, eps: float) -> Any:
+    assert list(shape) == [x.shape[-1]]
+    return layer_norm(x, w, b, eps)
+
+
+@op("apex.fused_layer_norm_affine_fwd")
+def apex_layer_norm(x: Array, w: Array, b: Array, shape: Any, eps: float) -> Any:
+    y, mu, inverse = layer_norm(x, w, b, eps)
+    return y, mu.reshape(-1), inverse.reshape(-1)
+
+
+@op("hlo.AwsNeuronRmsNorm")
+def neuron_rms_norm(x: Array, w: Array, eps: float) -> Array:
+    return np.moveaxis(rms_norm(np.moveaxis(x, 0, -1), w, eps), -1, 0)
+
+
+def rotate(x: Array, turns: Array) -> Array:
+    """Heads ``[tokens, heads, size]`` turned by ``turns`` ``[tokens, size]`` (cosines, sines)."""
+    c, s = (part[:, None] for part in np.split(turns, 2, -1))
+    a, b = np.split(x, 2, -1)
+    return np.concatenate([a * c - b * s, b * c + a * s], -1)
+
+
+def attend(q: Array, k: Array, v: Array) -> Array:
+    """``[tokens, kv head, heads per kv head, size]`` over ``[tokens, kv head, size]``."""
+    scores = np.einsum("skgd,tkd->kgst", q, k) * q.shape[-1] ** -0.5
+    return np.einsum("kgst,tke->skge", softmax(scores, -1), v)
+
+
+def silu_and_mul(x: Array) -> Array:
+    """``[..., 2, c]``: silu of the first half times the second."""
+    return x[..., 0, :] * sigmoid(x[..., 0, :]) * x[..., 1, :]
+
+
+@op("auto_functionalized", "auto_functionalized_v2")
+def functionalised(kernel: str, **k: Any) -> Any:
+    if kernel.startswith("tg."):
+        return (None, *k["_all_bases"])
+    if kernel == "_C.rms_norm.default":
+        return None, rms_norm(k["input"], k["weight"], k["epsilon"])
+    if kernel == "_C.fused_add_rms_norm.default":
+        total = k["input"] + k["residual"]
+        return None, rms_norm(total, k["weight"], k["epsilon"]), total
+    if kernel == "_C.silu_and_mul.default":
+        x = k["input"]
+        return None, silu_and_mul(x.reshape(*x.shape[:-1], 2, x.shape[-1] // 2))
+    if kernel == "_C.rotary_embedding.default":
+        cache = k["cos_sin_cache"]
+        turns = cache[in_range(k["positions"], cache.shape[0])]
+        heads = (k[n].reshape(len(turns), -1, k["head_size"]) for n in ("query", "key"))
+        return None, *(rotate(x, turns).reshape(len(turns), -1) for x in heads)
+    if kernel == "vllm.unified_attention_with_output.default":
+        q, key, v = k["query"], k["key"], k["value"]
+        q = q.reshape(q.shape[0], key.shape[1], q.shape[1] // key.shape[1], q.shape[2])
+        return None, attend(q, key, v).reshape(q.shape[0], -1, v.shape[-1])
+    raise NotImplementedError(kernel)
+
+
+def dropped(x: Array, ordinal: int) -> tuple[Array, Array]:
+    """Dropout number ``ordinal`` of a program."""
+    return x * (0.7 + 0.01 * ordinal), np.ones(x.shape, bool)
+
+
+def size(shape: Sequence[int]) -> int:
+    """Number of elements."""
+    return prod(shape)

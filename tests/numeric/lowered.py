@@ -1,0 +1,480 @@
+"""Values of base tensors, computed from the records that extraction lowers a side to.
+
+A part of a reduction is evaluated by the definition of ``holds``: the operator named by the axis is
+evaluated with its label restricted to a range, and what depends on it is computed from that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gg_datalog.extract.case import Case, CaseFiles, load_case
+from gg_datalog.extract.collectives import World
+from gg_datalog.extract.context import Context, Notes
+from gg_datalog.extract.emit import lead_orders, live_bases
+from gg_datalog.extract.facts import _emit, _tables, _world
+from gg_datalog.extract.flatten import uses
+from gg_datalog.extract.records import Concat, Label, Lookup, Operator, Slice, Sum
+from gg_datalog.extract.relations import input_rows
+from gg_datalog.extract.scale import ONE, Scale
+from gg_datalog.extract.side import Side, _as_term
+from gg_datalog.extract.table import load_table
+from gg_datalog.extract.view import Base, View
+from kernels_np import ELEMENTWISE, Array, attend, layer_norm, rms_norm, rotate, silu_and_mul
+
+Axis = tuple[str, int, Any]  # (operator, label or place, inner axis or None)
+Limits = frozenset[tuple[Axis, int, int]]  # (axis, lo, n)
+EVERYTHING: Limits = frozenset()
+
+
+class NotEvaluated(Exception):
+    """A record that this evaluator does not know."""
+
+
+# ---- extraction, its objects kept --------------------------------------------------------------------
+@dataclass
+class Extracted:
+    """A case with both sides as objects, and its tables."""
+
+    case: Case
+    worlds: dict[str, World]
+    tables: dict[str, Any]
+
+    def side(self, name: str) -> Side:
+        """One side."""
+        contexts = self.worlds[name].contexts
+        return contexts[min(contexts)].side
+
+
+def extract(files: CaseFiles) -> Extracted:
+    """What ``extract_case`` does, with the objects it throws away."""
+    table, case = load_table(), load_case(files)
+    rows = input_rows(case)
+    notes = Notes(warnings=case.warnings)
+    worlds = {}
+    for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
+        worlds[name] = _world(name, graphs, case, rows, table, notes)
+        worlds[name].run()
+    return Extracted(case, worlds, _tables(_emit(case, rows, worlds, table, notes)))
+
+
+def case_of(folder: Path) -> CaseFiles:
+    """The files of a case folder."""
+    from gg_datalog.extract.case import case_files
+
+    return case_files(folder)
+
+
+def operand_orders(extracted: Extracted) -> dict[str, list[int]]:
+    """Per signature the order in which facts list its operands."""
+    ready = []
+    for name in ("seq", "dist"):
+        side = extracted.side(name)
+        column = extracted.tables["wanted" if name == "seq" else "returned"].column("of")
+        named = {b.name: b for b in side.bases}
+        roots = [named[n] for n in column.to_pylist()]
+        live = live_bases(roots)
+        ready.append((side, live, uses(side, live, roots)))
+    return lead_orders(ready)
+
+
+# ---- views -----------------------------------------------------------------------------------------
+def number(value: Scale) -> float:
+    """A scale as a number."""
+    result = float(value.ratio)
+    for atom, power in value.atoms:
+        result *= float(Fraction(atom)) ** power
+    return result
+
+
+def viewed(view: View, array: Array) -> Array:
+    """A view (scale included) of a base with the value ``array``."""
+    axes = [d.extent for dim in view.dims for d in dim]
+    at: list[Any] = [np.zeros([1] * len(axes), int) for _ in array.shape]
+    axis = 0
+    for dim in view.dims:
+        for digit in dim:
+            steps = np.arange(digit.extent).reshape([-1 if i == axis else 1 for i in range(len(axes))])
+            if digit.dim >= 0:
+                at[digit.dim] = at[digit.dim] + steps * digit.stride
+            axis += 1
+    found = np.broadcast_to(array[tuple(at)] if at else array, axes).reshape(view.shape)
+    return found if view.scale == ONE else found * number(view.scale)
+
+
+def over_labels(view: View, digit_map: Any, labels: Sequence[Label], array: Array) -> Array:
+    """An operand with one axis per label, of one position where it does not carry the label."""
+    term = _as_term(View(view.base, (), view.scale), digit_map, tuple(labels))
+    kept = tuple(() if all(d.dim < 0 for d in dim) else dim for dim in term.dims)
+    return viewed(View(view.base, kept, view.scale), array)
+
+
+# ---- a side ------------------------------------------------------------------------------------------
+@dataclass
+class Evaluator:
+    """Values of the base tensors of one side, given the values of its nodes per rank."""
+
+    side: Side
+    contexts: Mapping[int, Context]
+    nodes: Mapping[int, Mapping[str, Any]]
+    orders: Mapping[str, list[int]]
+    _known: dict[tuple[Base, Limits], Array] = field(default_factory=dict)
+    _lookups: dict[str, Lookup] = field(default_factory=dict)
+    _of_node: dict[Base, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._lookups = {found.name: found for found in self.side.lookups}
+        for rank, ctx in self.contexts.items():
+            for name, view in ctx.values.items():
+                value = self.nodes[rank].get(name)
+                if isinstance(view, View) and isinstance(value, np.ndarray):
+                    self._note(view, value)
+
+    def _note(self, view: View, value: Array) -> None:
+        """A base that a node shows as it is, for bases that no record describes."""
+        flat = [d for dim in view.dims for d in dim]
+        plain = [d.dim for d in flat] == list(range(len(view.base.shape)))
+        if plain and view.scale == ONE and view.base not in self._of_node:
+            self._of_node[view.base] = value.reshape(view.base.shape)
+
+    def value(self, base: Base, limits: Limits = EVERYTHING) -> Array:
+        """The value of a base with some reductions restricted."""
+        key = (base, limits)
+        if key not in self._known:
+            with np.errstate(all="ignore"):
+                self._known[key] = self._compute(base, limits)
+        return self._known[key]
+
+    def view(self, view: View, limits: Limits = EVERYTHING) -> Array:
+        """The value of a view."""
+        return viewed(view, self.value(view.base, limits))
+
+    # ---- records -------------------------------------------------------------------------------
+    def _compute(self, base: Base, limits: Limits) -> Array:
+        lookups = {axis[0] for axis, _, _ in limits} & set(self._lookups)
+        mine = [n for n in lookups if self._lookups[n].gives is base]
+        if mine:
+            return self._lookup(self._lookups[mine[0]], limits)
+        made = base.made
+        if isinstance(made, Operator):
+            return self._operator(made, base, limits)
+        if isinstance(made, Sum):
+            terms = [self.view(t, limits) for t in made.terms]
+            total = terms[0]
+            for term in terms[1:]:
+                total = _JOIN[made.kind](total, term)
+            return total.reshape(base.shape)
+        if isinstance(made, Slice):
+            places = [slice(None)] * len(made.of.dims)
+            places[made.dim] = slice(made.start, made.start + made.size)
+            return self.view(made.of, limits)[tuple(places)].reshape(base.shape)
+        if isinstance(made, Concat):
+            return np.concatenate([self._member(v, limits) for v, _ in made.members], made.dim)
+        return self._from_node(base)
+
+    def _member(self, view: View, limits: Limits) -> Array:
+        """A member of a concatenation; NaN where the reduction is of another member."""
+        try:
+            return self.view(view, limits)
+        except NotEvaluated:
+            if not limits:
+                raise
+            return np.full(view.shape, np.nan)
+
+    def _from_node(self, base: Base) -> Array:
+        if base not in self._of_node:
+            raise NotEvaluated(f"{base.name} ({base.kind})")
+        return self._of_node[base]
+
+    def _split(
+        self, names: Sequence[str], limits: Limits, order: Mapping[str, Sequence[int]]
+    ) -> tuple[dict[int, tuple[int, int]], dict[int, set[Any]]] | None:
+        """Restricted labels, and restrictions to pass on per operand; None: not of this operator."""
+        labels: dict[int, tuple[int, int]] = {}
+        inner: dict[int, set[Any]] = {}
+        for (by, place, rest), lo, n in limits:
+            if by not in names:
+                return None
+            if rest is None:
+                assert place not in labels
+                labels[place] = (lo, n)
+            else:
+                inner.setdefault(order[by][place], set()).add((rest, lo, n))
+        return labels, inner
+
+    def _operator(self, op: Operator, base: Base, limits: Limits) -> Array:
+        order = list(self.orders.get(op.signature, range(len(op.operands))))
+        split = self._split(
+            (op.name, f"{op.name}?swapped"), limits,
+            {op.name: order, f"{op.name}?swapped": order[::-1]},
+        )
+        if split is None:
+            raise NotEvaluated(f"a part of {base.name} by another operator")
+        labels, inner = split
+        operands = []
+        for place, (view, digit_map) in enumerate(zip(op.operands, op.maps, strict=True)):
+            array = self.value(view.base, frozenset(inner.get(place, ())))
+            spread = over_labels(view, digit_map, op.labels, array)
+            operands.append(_restricted(spread, labels))
+        try:
+            results = evaluate(op, operands)
+        except NotEvaluated:
+            if limits:
+                raise
+            return self._from_node(base)
+        (place,) = (i for i, (b, _) in enumerate(op.gives) if b is base)
+        return results[place].reshape(base.shape)
+
+    def _lookup(self, found: Lookup, limits: Limits) -> Array:
+        """A lookup as a product with one-hot ids, its label restricted."""
+        split = self._split((found.name,), limits, {found.name: [0, 1]})
+        if split is None:
+            raise NotEvaluated(f"a part of {found.gives.name} by several operators")
+        labels, inner = split
+        table, ids = (
+            over_labels(v, m, found.labels, self.value(v.base, frozenset(inner.get(i, ()))))
+            for i, (v, m) in enumerate(zip(found.operands, found.maps, strict=True))
+        )
+        lo, n = labels.get(found.label, (0, found.labels[found.label].extent))
+        shape = [1] * len(found.labels)
+        shape[found.label] = n
+        rows = np.arange(lo, lo + n).reshape(shape)
+        hot = (ids == rows).astype(float)
+        product = hot * _restricted(table, {found.label: (lo, n)})
+        return _placed(product.sum(found.label, keepdims=True), found.labels, found.result)
+
+
+_JOIN = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def _restricted(array: Array, labels: Mapping[int, tuple[int, int]]) -> Array:
+    """Only some positions of some labels, where the operand carries them."""
+    places = [slice(None)] * array.ndim
+    for label, (lo, n) in labels.items():
+        if array.shape[label] > 1:
+            places[label] = slice(lo, lo + n)
+    return array[tuple(places)]
+
+
+def _placed(array: Array, labels: Sequence[Label], result: Sequence[int]) -> Array:
+    """An array over all labels, as a result with some of them in order."""
+    shape = [labels[i].extent if i in result else array.shape[i] for i in range(len(labels))]
+    wide = np.broadcast_to(array, shape)
+    order = [*result, *(i for i in range(len(labels)) if i not in result)]
+    return wide.transpose(order).reshape([labels[i].extent for i in result])
+
+
+# ---- operators by signature ---------------------------------------------------------------------------
+def evaluate(op: Operator, operands: list[Array]) -> list[Array]:
+    """The results of an operator, its operands given over its labels."""
+    name = re.split(r"[(\[#]", op.signature)[0]
+    if name in KERNELS:
+        return KERNELS[name](op, operands)
+    if name == "contract":
+        return [_contract(op, operands)]
+    if name in _JOIN and op.labels and any(x.kind == name for x in op.labels):
+        gone = tuple(i for i, x in enumerate(op.labels) if x.kind == name)
+        reduce = {"sum": np.sum, "max": np.max, "min": np.min}[name]
+        return [_placed(reduce(operands[0], axis=gone, keepdims=True), op.labels, op.gives[0][1])]
+    if name in ("take", "arange", "dropout", "softmax", "log_softmax", "cumsum", "constant 0",
+                "constant 1", "cat"):
+        return [_placed(a, op.labels, g) for a, (_, g) in zip(_special(name, op, operands), op.gives)]
+    function = _elementwise(name, op.signature, operands)
+    return [_placed(np.asarray(function), op.labels, op.gives[0][1])]
+
+
+def _elementwise(name: str, signature: str, operands: list[Array]) -> Array:
+    if name == "masked_fill":
+        value = float(Fraction(signature[len("masked_fill(") : -1].replace("*", "")))
+        return np.where(operands[1].astype(bool), value, operands[0])
+    if name == "select":
+        return np.where(operands[0].astype(bool), operands[1], operands[2])
+    if name.startswith("cast"):
+        return np.trunc(operands[0]).astype(np.int64)
+    if name in ("bitwise_and", "bitwise_or"):
+        return getattr(np, name)(*operands)
+    if name not in ELEMENTWISE:
+        raise NotEvaluated(signature)
+    args, kwargs = _arguments(signature, operands)
+    return ELEMENTWISE[name](*args, **kwargs)
+
+
+def _arguments(signature: str, operands: list[Array]) -> tuple[list[Any], dict[str, Any]]:
+    """Operands where the signature has ``%``, its attributes elsewhere."""
+    if "(" not in signature:
+        return list(operands), {}
+    rest = iter(operands)
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for part in signature[signature.index("(") + 1 : -1].split(", "):
+        key, equals, text = part.partition("=")
+        text = text if equals else key
+        value: Any = next(rest) if text == "%" else _literal(text)
+        if equals:
+            kwargs[key] = value
+        else:
+            args.append(value)
+    return args, kwargs
+
+
+def _literal(text: str) -> Any:
+    return text.strip("'") if text.startswith("'") else float(text)
+
+
+def _contract(op: Operator, operands: list[Array]) -> Array:
+    """einsum over the labels that each operand carries."""
+    args: list[Any] = []
+    out = list(op.gives[0][1])
+    for array in operands:
+        carried = [i for i, e in enumerate(array.shape) if e > 1]
+        args += [array.reshape([array.shape[i] for i in carried]), carried]
+    present = {i for carried in args[1::2] for i in carried}
+    made = np.einsum(*args, [i for i in out if i in present])
+    return made.reshape([op.labels[i].extent if i in present else 1 for i in out])
+
+
+def _special(name: str, op: Operator, operands: list[Array]) -> list[Array]:
+    full = [x.extent for x in op.labels]
+    whole = [i for i, x in enumerate(op.labels) if x.kind == "whole"]
+    if name == "take":
+        return [_take(op, operands, whole)]
+    if name == "arange":
+        start, step = map(float, op.signature[len("arange(") : -1].split(", "))
+        return [(np.arange(prod(full)) * step + start).reshape(full).astype(int)]
+    if name.startswith("constant"):
+        return [np.asarray(float(name[-1]))]
+    if name == "dropout":
+        by = 0.7 + 0.01 * int(op.signature.rpartition("#")[2])
+        return [operands[0] * by, np.ones(full, bool)]
+    if name == "cat":
+        return [_cat(op, operands)]
+    wide = np.broadcast_to(operands[0], full)
+    moved = np.moveaxis(wide, whole, range(-len(whole), 0)) if whole else wide[..., None]
+    flat = moved.reshape(*moved.shape[: len(full) - len(whole)], -1)
+    if name == "cumsum":
+        flat = np.cumsum(flat, -1)
+    else:
+        flat = np.exp(flat - flat.max(-1, keepdims=True))
+        flat = flat / flat.sum(-1, keepdims=True)
+        flat = np.log(flat) if name == "log_softmax" else flat
+    back = flat.reshape(moved.shape)
+    return [np.moveaxis(back, range(-len(whole), 0), whole) if whole else back[..., 0]]
+
+
+def _take(op: Operator, operands: list[Array], whole: list[int]) -> Array:
+    table, ids = operands
+    order = [i for i in range(len(op.labels)) if i not in whole]
+    shape = [op.labels[i].extent for i in order]
+    rows = prod(op.labels[i].extent for i in whole)
+    flat = table.transpose([*order, *whole])
+    flat = np.broadcast_to(flat, [*shape, *flat.shape[len(order) :]]).reshape([*shape, rows])
+    at = np.broadcast_to(ids.transpose([*order, *whole]).reshape([ids.shape[i] for i in order]), shape)
+    found = np.take_along_axis(flat, at[..., None].astype(int), -1)[..., 0]
+    spread = found.reshape([*shape, *([1] * len(whole))])
+    return spread.transpose(np.argsort([*order, *whole]))
+
+
+def _cat(op: Operator, operands: list[Array]) -> Array:
+    """Operands one after the other along the created label."""
+    (made,) = (i for i, x in enumerate(op.labels) if x.kind == "created")
+    sizes = list(map(int, op.signature[len("cat(") : -1].split(",")))
+    pieces = []
+    for place, (array, size) in enumerate(zip(operands, sizes, strict=True)):
+        mine = [i for i, x in enumerate(op.labels) if x.kind == "whole" and x.factor == f"c{place}"]
+        order = [i for i in range(len(op.labels)) if i not in mine and i != made]
+        shape = [op.labels[i].extent if op.labels[i].kind == "parallel" else 1 for i in order]
+        flat = array.transpose([*order, made, *mine])
+        flat = np.broadcast_to(flat, [*shape, 1, *flat.shape[len(order) + 1 :]])
+        flat = flat.reshape([*shape, size])
+        pieces.append(_back(flat, order, made, len(op.labels)))
+    return np.concatenate(pieces, made)
+
+
+def _back(flat: Array, order: list[int], last: int, total: int) -> Array:
+    """Axes ``order`` and then ``last`` at their places among ``total``."""
+    rest = [i for i in range(total) if i not in order and i != last]
+    wide = flat.reshape([*flat.shape, *([1] * len(rest))])
+    return wide.transpose(np.argsort([*order, last, *rest]))
+
+
+# ---- kernels with a rule -----------------------------------------------------------------------------
+def lettered(op: Operator, array: Array, letters: Sequence[str]) -> Array:
+    """An operand with one axis per letter (``...``: all others, one axis)."""
+    groups = [[i for i, x in enumerate(op.labels) if x.factor == n] for n in letters]
+    used = {i for group in groups for i in group}
+    assert all(array.shape[i] == 1 for i in range(array.ndim) if i not in used)
+    order = [i for g in groups for i in g] + [i for i in range(array.ndim) if i not in used]
+    shape = [prod(array.shape[i] for i in g) for g in groups]
+    return array.transpose(order).reshape(shape)
+
+
+def spread(op: Operator, array: Array, letters: Sequence[str], result: Sequence[int]) -> Array:
+    """From one axis per letter to the labels of a result."""
+    labels = [i for n in letters for i, x in enumerate(op.labels) if x.factor == n]
+    split = array.reshape([op.labels[i].extent for i in labels])
+    rest = [i for i in labels if i not in result]
+    wide = split.transpose([labels.index(i) for i in [*result, *rest]])
+    return wide.reshape([op.labels[i].extent for i in result])
+
+
+def _last_number(op: Operator) -> float:
+    return float(re.findall(r"[-+.\deE]+(?=\))", op.signature)[-1])
+
+
+def _layer_norm_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    x = lettered(op, operands[0], ["...", "h"])
+    w, b = (lettered(op, a, ["h"]) for a in operands[1:])
+    out = layer_norm(x, w, b, _last_number(op))
+    letters = [["...", "h"], ["..."], ["..."]]
+    return [spread(op, a, n, g) for a, n, (_, g) in zip(out, letters, op.gives, strict=True)]
+
+
+def _rms_norm_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    x, w = lettered(op, operands[0], ["...", "h"]), lettered(op, operands[1], ["h"])
+    return [spread(op, rms_norm(x, w, _last_number(op)), ["...", "h"], op.gives[0][1])]
+
+
+def _add_rms_norm_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    x, y = (lettered(op, a, ["...", "h"]) for a in operands[:2])
+    normed = rms_norm(x + y, lettered(op, operands[2], ["h"]), _last_number(op))
+    return [
+        spread(op, a, ["...", "h"], g) for a, (_, g) in zip((normed, x + y), op.gives, strict=True)
+    ]
+
+
+def _silu_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    x = lettered(op, operands[0], ["...", "two", "c"])
+    return [spread(op, silu_and_mul(x), ["...", "c"], op.gives[0][1])]
+
+
+def _rotary_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    at = lettered(op, operands[0], ["t"]).astype(int)
+    x = lettered(op, operands[1], ["t", "h", "d"])
+    turned = rotate(x, lettered(op, operands[2], ["m", "r"])[at])
+    return [spread(op, turned, ["t", "h", "d"], op.gives[0][1])]
+
+
+def _attention_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    q = lettered(op, operands[0], ["t", "k", "g", "d"])
+    k = lettered(op, operands[1], ["t", "k", "d"])
+    v = lettered(op, operands[2], ["t", "k", "e"])
+    return [spread(op, attend(q, k, v), ["t", "k", "g", "e"], op.gives[0][1])]
+
+
+KERNELS = {
+    "aten.native_layer_norm": _layer_norm_kernel,
+    "apex.fused_layer_norm_affine_fwd": _layer_norm_kernel,
+    "hlo.AwsNeuronRmsNorm": _rms_norm_kernel,
+    "_C.rms_norm": _rms_norm_kernel,
+    "_C.fused_add_rms_norm": _add_rms_norm_kernel,
+    "_C.silu_and_mul": _silu_kernel,
+    "_C.rotary_embedding": _rotary_kernel,
+    "vllm.unified_attention_with_output": _attention_kernel,
+}
