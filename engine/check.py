@@ -36,14 +36,29 @@ def check_program(program: Program) -> list[ClauseTypes]:
 def bound_variables(clause: Clause) -> set[str]:
     """The variables that the positive part of the body gives a value to."""
     atoms = [literal for literal in clause.body if isinstance(literal, Atom)]
-    bound = set().union(*(pattern_variables(arg) for atom in atoms for arg in atom.args))
+    return bound_by_equations(
+        clause, set().union(*(pattern_variables(arg) for atom in atoms for arg in atom.args))
+    )
+
+
+def bound_by_equations(clause: Clause, bound: set[str]) -> set[str]:
+    """The variables, and those to which the equations of the body then give a value."""
     equations = [lit for lit in clause.body if isinstance(lit, Comparison) and lit.op == "="]
     grew = True
     while grew:
         found = set().union(*(_binds(equation, bound) for equation in equations)) - bound
-        bound |= found
+        bound = bound | found
         grew = bool(found)
     return bound
+
+
+def unpacked(literal: Literal) -> set[str]:
+    """The variable that an equation takes apart."""
+    if not isinstance(literal, Comparison) or literal.op != "=":
+        return set()
+    return {
+        one.name for one, other in _sides(literal) if isinstance(one, Var) and isinstance(other, Rec)
+    }
 
 
 def pattern_variables(expr: Expr) -> set[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+from .program import Atom, Clause, Negation, Program
 
 
 def components(edges: Mapping[str, set[str]]) -> dict[str, int]:
@@ -55,3 +57,28 @@ def _leave(
     if low[node] == index[node]:
         while node not in component:
             component[stack.pop()] = index[node]
+
+
+def dependencies(program: Program) -> dict[str, set[str]]:
+    """The relations that the rules of each relation look at."""
+    edges: dict[str, set[str]] = {name: set() for name in program.declarations}
+    for clause in program.clauses:
+        for literal in clause.body:
+            if isinstance(literal, Negation):
+                edges[clause.head.relation].add(literal.atom.relation)
+            elif isinstance(literal, Atom):
+                edges[clause.head.relation].add(literal.relation)
+    return edges
+
+
+def recursive_clauses(clauses: Sequence[Clause], edges: Mapping[str, set[str]]) -> list[bool]:
+    """For each clause, does its body use a relation of the head's component?"""
+    component = components(edges)
+    return [
+        any(
+            isinstance(literal, Atom)
+            and component[literal.relation] == component[clause.head.relation]
+            for literal in clause.body
+        )
+        for clause in clauses
+    ]

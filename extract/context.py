@@ -26,6 +26,7 @@ class Notes:
     opaque: list[tuple[str, int, str, str]] = field(default_factory=list)
     uninitialised: list[tuple[str, int, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    randoms: dict[str, set[int]] = field(default_factory=dict)
 
     def assume(self, kind: str, text: str) -> None:
         """Something taken on trust; said once."""
@@ -42,7 +43,7 @@ class Context:
     notes: Notes
     related: frozenset[str]  # names that the input relations speak of
     values: dict[str, Value] = field(default_factory=dict)
-    randoms: dict[str, int] = field(default_factory=dict)
+    randoms: int = 0
     node: Node = None  # type: ignore[assignment]
 
     @property
@@ -134,7 +135,7 @@ class Context:
         views: Sequence[View],
         whole: Sequence[int] = (),
         linear: Sequence[int] = (),
-        monotone: Sequence[int] = (),
+        passes: Sequence[tuple[int, str]] = (),
         results: int = 1,
         numbered: bool = True,
     ) -> list[View]:
@@ -152,7 +153,7 @@ class Context:
             [letters] * results,
             naming,
             linear,
-            monotone,
+            passes,
             numbered=numbered,
             dims=dims,
         )
@@ -171,29 +172,25 @@ class Context:
         results: Any,
         naming: Naming,
         linear: Sequence[int] = (),
-        monotone: Sequence[int] = (),
+        passes: Sequence[tuple[int, str]] = (),
         created: dict[str, int] | None = None,
         numbered: bool = True,
         dims: Any = None,
     ) -> list[View]:
         """An operator of the side; :class:`Unsupported` where its digits do not fit."""
-        outs = self.side.operator(signature, operands, results, naming, created, numbered)
+        outs = self.side.operator(
+            signature, operands, results, naming, created, numbered, linear, passes
+        )
         if outs is None:
             raise Unsupported("its dimensions do not split into whole digits")
-        self.side.linear.update((signature, i) for i in linear)
-        self.side.monotone.update((signature, i) for i in monotone)
         return [View(o.base, dims) for o in outs] if dims is not None else outs
 
     def random(self, name: str) -> str:
         """A signature for the next random operator of this rank: paired by order."""
-        count = self.randoms.get("", 0)
-        self.randoms[""] = count + 1
-        self.notes.assume(
-            "random",
-            f"random operator number {count} ({name}) of every rank draws what the sequential one "
-            "draws for the same elements",
-        )
-        return f"{name}#{count}"
+        self.randoms += 1
+        paired = self.notes.randoms.setdefault(name, set())
+        paired.add(self.randoms - 1)
+        return f"{name}#{self.randoms - 1}"
 
 
 class Unsupported(Exception):
@@ -230,7 +227,9 @@ def attributes(ctx: Context, skip: Sequence[int | str] = ()) -> str:
 def _text(ctx: Context, argument: Any) -> str:
     if isinstance(argument, Ref):
         value = ctx.values.get(argument.name)
-        return "%" if value is not None else "none"
+        if value is None:
+            raise Unsupported(f"the value of `{argument.name}` is not known")
+        return "%" if isinstance(value, (View, tuple)) else repr(value)
     if isinstance(argument, tuple):
         return "[" + ", ".join(_text(ctx, a) for a in argument) + "]"
     if isinstance(argument, Literal):

@@ -297,7 +297,7 @@ def write_sides(
         for signature, place in sorted(side.linear):
             if signature in present:
                 out.add("linear_in", signature, present[signature].index(place))
-        for signature, place in sorted(side.monotone):
+        for signature, place, kind in sorted(side.passes):
             if signature in present:
-                out.add("monotone_in", signature, present[signature].index(place))
+                out.add("lets_pass", signature, present[signature].index(place), kind)
     return {side.name: live for side, live, _ in ready}

@@ -177,6 +177,13 @@ def _report(out: Emitter, worlds: Mapping[str, World], notes: Notes) -> None:
             out.add("collective_mismatch", *row)
         for instance in world.instances if name == "dist" else ():
             out.add("collective", *instance)
+    for name, numbers in notes.randoms.items():
+        listed = ", ".join(map(str, sorted(numbers)))
+        notes.assume(
+            "random",
+            f"random operators are paired in program order, one to one per rank: number {listed} "
+            f"({name}) of every rank draws what the sequential one draws for the same elements",
+        )
     for assumption in notes.assumptions:
         out.add("assumption", *assumption)
     for row_ in dict.fromkeys(notes.unsupported):

@@ -63,7 +63,7 @@ def space(
             if any(f is None for f in found):
                 return None
             places = tuple(i for i, f in enumerate(found) if f)
-            if not places and letter not in (created or {}):
+            if not places and letter not in (created or {}) and _may_repeat(naming, letter):
                 segments[letter].append((-1, extent))
                 continue
             segments[letter].append((len(labels), extent))
@@ -72,11 +72,19 @@ def space(
                 for digit in found[place] or ():
                     step //= digit.extent
                     carried[place].append((digit, len(labels), step))
-            labels.append(Label(extent, *naming(letter, places)))
+            factor, kind = naming(letter, places)
+            kind = "created" if not places and kind == "whole" else kind
+            labels.append(Label(extent, factor, kind))
     maps = [_digit_map(view, rows) for (view, _), rows in zip(operands, carried, strict=True)]
     if any(m is None for m in maps):
         return None
     return Space(tuple(labels), [m for m in maps if m is not None], segments)
+
+
+def _may_repeat(naming: Naming, letter: str) -> bool:
+    """May a dimension that no operand carries be left out? Not where it has to be whole: the
+    operator may tell its positions apart."""
+    return naming(letter, ())[1] not in ("whole", "created")
 
 
 def _extents(operands: Sequence[tuple[View, Letters]]) -> dict[str, int] | None:

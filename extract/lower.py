@@ -18,15 +18,9 @@ from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
 
 HIGHER_ORDER = ("auto_functionalized", "auto_functionalized_v2")
-RANDOM = (
-    "rand",
-    "randn",
-    "randint",
-    "bernoulli",
-    "multinomial",
-    "normal",
-    "uniform",
-    "exponential",
+RANDOM = frozenset(
+    "bernoulli cauchy dropout exponential geometric multinomial normal poisson rand randint randn "
+    "randperm rrelu uniform".split()
 )
 _ = (lower_index, lower_movement)  # they register handlers
 
@@ -53,10 +47,35 @@ def lower(ctx: Context) -> Iterator[Call]:
             "c10d",
         ):
             if name.split(".")[1] != "wait_tensor":
-                yield Call(node, name.split(".")[1])
+                yield Call(node, name.split(".")[1].rstrip("_"))
                 ctx.node = node
+                if in_place(name):
+                    overwritten(ctx, node)
                 continue
         ctx.values[node.name] = checked(ctx, node, value_of(ctx, node, name))
+        if node.op == "call_function" and in_place(name):
+            overwritten(ctx, node)
+
+
+def in_place(name: str) -> bool:
+    """Does the operator write into its first operand (its name ends with one underscore)?"""
+    return name.count(".") == 1 and name.endswith("_") and not name.endswith("__")
+
+
+def overwritten(ctx: Context, node: Node) -> None:
+    """After an operator in place its first operand is the result; whatever else may share its
+    memory is not known any more."""
+    target = node.args[0] if node.args else None
+    before = ctx.value(target)
+    if not isinstance(target, Ref) or not isinstance(before, View):
+        return
+    for name, value in ctx.values.items():
+        if name != node.name and isinstance(value, View) and value.base is before.base:
+            ctx.side.at = At(ctx.rank, name, "overwritten")
+            ctx.values[name] = ctx.side.source(value.shape, "opaque")
+            reason = f"it may share memory with what `{node.name}` writes in place"
+            ctx.notes.unsupported.append((ctx.side.name, ctx.rank, name, node.target, reason))
+    ctx.values[target.name] = ctx.values.get(node.name)
 
 
 def kernel_of(node: Node) -> str:
@@ -67,8 +86,11 @@ def kernel_of(node: Node) -> str:
 
 
 def name_of(ctx: Context, node: Node) -> str:
-    """Namespace and name without overload, aliases resolved."""
+    """Namespace and name without overload, aliases resolved. An overload that reads the bits as
+    another type is another operator."""
     target = kernel_of(node)
+    if target.endswith(".dtype"):
+        return target
     name = target.rpartition(".")[0] if target.count(".") > 1 else target
     return ctx.table.aliases.get(name, name)
 
@@ -141,6 +163,7 @@ def _item(ctx: Context, node: Node) -> Value:
 
 def _operator(ctx: Context, node: Node, name: str) -> Value:
     table = ctx.table
+    name = name.removesuffix("_") if in_place(name) else name
     if name in table.rows:
         return by_rule(ctx, table.rows[name])
     if name in table.identity:
@@ -153,8 +176,6 @@ def _operator(ctx: Context, node: Node, name: str) -> Value:
     if name in table.elementwise:
         ctx.node = _renamed(node, name)
         return lower_math.plain(ctx)
-    if name.split(".")[-1].rstrip("_") in RANDOM:
-        raise Unsupported("a random operator")
     raise Unsupported("not in the operator table")
 
 
@@ -195,8 +216,7 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
     kernel = kernel_of(node)
     ctx.notes.unsupported.append((side.name, ctx.rank, node.name, kernel, reason))
     shapes = result_shapes(ctx, node)
-    stateful = kernel.split(".")[-2:-1] and kernel.split(".")[1].rstrip("_") in RANDOM
-    if any(v is None for v in flat) or not shapes or stateful:
+    if any(v is None for v in flat) or not shapes or is_random(ctx, kernel):
         outs = [None if s is None else side.source(s, "opaque") for s in shapes]
         return outs[0] if node.shape is not None and outs else tuple(outs)
     ctx.notes.assume(
@@ -209,7 +229,8 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
         for row, s in zip(letters, shapes, strict=True)
         for n, e in zip(row, s or (), strict=True)
     }
-    signature = f"{kernel}({attributes(ctx)}) -> {created}"
+    given = [v.shape for v in flat]
+    signature = f"{kernel}({attributes(ctx)}) {given} -> {created}"
 
     def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
         return letter, "created" if letter in created else "whole"
@@ -219,6 +240,13 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
         made = [side.source(s or (), "opaque") for s in shapes]
     kept = [None if s is None else v for v, s in zip(made, shapes, strict=True)]
     return kept[0] if node.shape is not None else tuple(kept)
+
+
+def is_random(ctx: Context, kernel: str) -> bool:
+    """Does the kernel draw random numbers, by its name or by a dropout probability?"""
+    words = {w for part in kernel.split(".") for w in part.split("_")}
+    rates = (v for k, v in ctx.node.kwargs.items() if "dropout" in k)
+    return bool(words & RANDOM) or any(isinstance(v, float) and v > 0 for v in rates)
 
 
 def result_shapes(ctx: Context, node: Node) -> list[tuple[int, ...] | None]:

@@ -18,7 +18,7 @@ TAKEN = "v"
 def _naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
     if letter == TAKEN:
         return "v", "whole"
-    return {(0, 1): "b", (0,): "x", (1,): "t"}[places], "parallel"
+    return {(0, 1): "b", (0,): "x", (1,): "t"}.get(places, "b"), "parallel"
 
 
 def take(ctx: Context, table: View, lt: Letters, ids: View, li: Letters, out: Letters) -> View:
@@ -170,7 +170,7 @@ def hlo_gather(ctx: Context) -> Value:
     )
 
 
-@lowers("aten.index_put", "aten.index_put_", "aten._index_put_impl")
+@lowers("aten.index_put", "aten._index_put_impl")
 def index_put(ctx: Context) -> Value:
     x, listed = ctx.tensor(0), ctx.argument(1, "indices")
     value = ctx.number(2, "values")

@@ -170,7 +170,7 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
             [kept],
             naming,
             linear=(0,) if kind == "sum" else (),
-            monotone=() if kind == "sum" else (0,),
+            passes=() if kind == "sum" else ((0, kind),),
         )[0]
     out = out.scaled(after)
     for dim in sorted(dims) if keep else ():
@@ -181,6 +181,8 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
 def reduction(ctx: Context, kind: str) -> tuple[View, int]:
     """The reduction at hand, and over how many elements."""
     x = ctx.tensor(0)
+    if is_float(ctx.dtype_of(ctx.node.args[0])) and not is_float(ctx.node.dtype or "float"):
+        raise Unsupported("a reduction that cuts its elements to integers")
     whole = ctx.node.target.endswith(".default") and len(ctx.node.args) < 2
     dims = tuple(range(len(x.dims))) if whole else ctx.dims(1, "dim", len(x.dims))
     keep = bool(ctx.argument(2, "keepdim", False))
@@ -258,7 +260,7 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
     def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
         if letter not in out:
             return "k", "sum"
-        return {(0, 1): "b", (0,): "i", (1,): "j"}[places], "parallel"
+        return {(0, 1): "b", (0,): "i", (1,): "j"}.get(places, "b"), "parallel"
 
     extents = dict(zip(la, a.shape, strict=True)) | dict(zip(lb, b.shape, strict=True))
     dims = dict(zip(la, a.dims, strict=True)), dict(zip(lb, b.dims, strict=True))
@@ -331,6 +333,8 @@ def dropout(ctx: Context) -> Value:
     if train is False or p == 0:
         mask = need(ctx.side.constant(scale(1)).expanded(x.shape))
         return x if single else (x, mask)
+    if any(d.dim < 0 for dim in x.dims for d in dim):
+        raise Unsupported("dropout of a repeated tensor")
     name = ctx.random(f"dropout({p!r})")
     outs = ctx.elementwise(name, [x], results=2, numbered=False)
     return outs[0] if single else tuple(outs)
@@ -389,5 +393,5 @@ def plain(ctx: Context) -> Value:
         signature,
         views,
         linear=(0,) if "linear" in flags else (),
-        monotone=(0,) if "monotone" in flags and len(views) == 1 else (),
+        passes=((0, "max"), (0, "min")) if "monotone" in flags and len(views) == 1 else (),
     )[0]

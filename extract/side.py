@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -51,21 +52,27 @@ class Side:
     taken: dict[Base, Lookup] = field(default_factory=dict)
     aranges: dict[Base, int] = field(default_factory=dict)
     linear: set[tuple[str, int]] = field(default_factory=set)
-    monotone: set[tuple[str, int]] = field(default_factory=set)
+    passes: set[tuple[str, int, str]] = field(default_factory=set)
     _numbered: dict[Any, Any] = field(default_factory=dict)
-    _names: dict[str, int] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)
 
     # ---- base tensors -----------------------------------------------------------------------
     def base(self, shape: Sequence[int], kind: str, needs: Sequence[Base] = ()) -> Base:
         """A new base tensor of the current node, without its dimensions of one position."""
-        stem = f"{self.prefix(self.at.rank)}{self.at.node}"
-        count = self._names.get(stem, 0)
-        self._names[stem] = count + 1
-        name = stem if not count else f"{stem}#{count}"
+        name = self._fresh(f"{self.prefix(self.at.rank)}{plain_name(self.at.node)}")
         kept = tuple(e for e in shape if e != 1)
         base = Base(name, kept, kind, "", self.at.rank, self.at.node, list(needs))
         self.bases.append(base)
         return base
+
+    def _fresh(self, stem: str) -> str:
+        """An id that no other base tensor has."""
+        name, count = stem, 0
+        while name in self._names:
+            count += 1
+            name = f"{stem}#{count}"
+        self._names.add(name)
+        return name
 
     def source(self, shape: Sequence[int], kind: str) -> View:
         """A tensor that no operator describes: an input, uninitialised memory, something opaque."""
@@ -107,11 +114,21 @@ class Side:
         naming: Naming,
         created: dict[str, int] | None = None,
         numbered: bool = True,
+        linear: Sequence[int] = (),
+        passes: Sequence[tuple[int, str]] = (),
     ) -> list[View] | None:
-        """The results of an operator (None where the operands' digits do not fit together)."""
+        """The results of an operator (None where the operands' digits do not fit together).
+
+        ``linear`` lists operands that open sums and scalar factors may pass, ``passes`` those that
+        open maxima or minima may pass: (place, kind).
+        """
         made = space(operands, naming, created)
         if made is None:
             return None
+        unused = [f"{x.factor}:{x.extent}" for x in made.labels if x.kind == "created"]
+        signature += f" over {', '.join(unused)}" if unused and operands else ""
+        self.linear.update((signature, i) for i in linear)
+        self.passes.update((signature, i, kind) for i, kind in passes)
         outs = [made.result(letters) for letters in results]
         key = self._operator_key(signature, [v for v, _ in operands], made, [o[0] for o in outs])
         bases = self._numbered.get(key) if numbered else None
@@ -253,6 +270,12 @@ class Side:
             self._made(record, [base], self.concats)
             self._numbered[key] = base
         return View(base, _dims_of(shape, base)).scaled(common)
+
+
+def plain_name(node: str) -> str:
+    """A node's name as part of an id: marks of our own and prefixes of ranks may not occur."""
+    name = node.replace("?", "_").replace("#", "_")
+    return f"_{name}" if re.match(r"r\d+\.", name) else name
 
 
 def floated(views: Sequence[View]) -> tuple[list[View], Any]:

@@ -63,8 +63,8 @@ def _sums(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
         ]
         yield finding(
             Kind.SUM_RATIO,
-            f"{names(dist)}: in the sum that is to give `{node}`, found {', '.join(told)}, "
-            "expected 1 times",
+            f"{names(dist)}: in the sum that is to give `{node}`, found {', '.join(told)}; "
+            "expected 1 times each",
             seq=node,
             seq_source=source or None,
             dist=tuple(dist),
@@ -156,6 +156,8 @@ def _closest(
         LEFT JOIN tensor_node o ON o.side = 'dist' AND o.tensor = b.operand
         WHERE b.seq = {_text(seq)} GROUP BY b.reason ORDER BY b.reason"""
     found = rows(database, sql)
+    if len(found) > 1:
+        found = [row for row in found if row[0] != "no counterpart"]
     return [(r, [n for n in dist if n], operand, at) for r, dist, operand, at in found]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from conftest import rows_of, table
+from .conftest import rows_of, table
 
 from gg_datalog.engine import Engine
 from gg_datalog.errors import EngineError

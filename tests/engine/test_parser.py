@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import rows_of
+from .conftest import rows_of
 
 from gg_datalog.engine import Engine, parse_program
 from gg_datalog.errors import EngineError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Rows, rows_of
+from .conftest import Rows, rows_of
 
 from gg_datalog.engine import Engine
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import engine_named, rows_of, table
+from .conftest import engine_named, rows_of, table
 
 from gg_datalog.engine import Engine, parse_program, select_engine
 from gg_datalog.errors import EngineError

@@ -120,8 +120,9 @@ class Program:
         else:
             target = f"aten.{first}.{rest or 'default'}"
         node = self._add(wanted, "call_function", target, args, kwargs)
-        if first in TESTS:
-            self.nodes[-1]["dtype"] = self._dtype[node] = "bool"
+        dtype = kwargs["dtype"]["dtype"] if "dtype" in kwargs else "bool" if first in TESTS else ""
+        if dtype:
+            self.nodes[-1]["dtype"] = self._dtype[node] = dtype
         return node
 
     def _argument(self, value: ast.expr) -> Any:

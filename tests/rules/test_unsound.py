@@ -32,7 +32,7 @@ MINMAX = Case(
 CONSTANT = Case(
     "constant in the relations",
     "p: f32[()]\nx: f32[4]\ny = maximum(x, p)\nreturn y",
-    "c: f32[()] = const(1.0)\nx: f32[4]\no: f32[()] = full([], 1.0)\ny = maximum(x, o)\nreturn y",
+    "c: f32[()] = const()\nx: f32[4]\ny = maximum(x, c)\nreturn y",
     relate={"p": [row(r, "p", "c") for r in range(2)]},
 )
 PARTIAL = Case(
@@ -82,7 +82,10 @@ CASES = (
         "x: f32[4, 6]\ny = elu(amax(x, [1]), -1.0)\nreturn y",
         'x: f32[4, 3]\ny = all_reduce(elu(amax(x, [1]), -1.0), "max", "g")\nreturn y', maps=()),
     CONSTANT,
-    CONSTANT.miss("another value", "const(1.0)", "const(2.0)"),
+    CONSTANT.miss(
+        "of value 2, and 1 is used", "const()\nx: f32[4]\ny = maximum(x, c)",
+        "const(2.0)\nx: f32[4]\no: f32[()] = full([], 1.0)\ny = maximum(x, o)",
+    ),
     PARTIAL,
     PARTIAL.but("both ranks hold the same part", relate={
         "x": [row(r, "x", seq_box=[[0, 4], [0, 3]]) for r in range(2)],

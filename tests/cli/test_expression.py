@@ -1,0 +1,116 @@
+"""Blocks as expressions."""
+
+from __future__ import annotations
+
+import pytest
+
+from gg_datalog.affine import parse_view
+from gg_datalog.relation import relation_text
+from gg_datalog.terms import coefficient_text, parse_record
+
+
+def runs(*found: tuple[int, ...]) -> str:
+    """The text of the runs of one dimension."""
+    text = "nil"
+    for run in reversed(found):
+        text = f"[{', '.join(map(str, run))}, {text}]"
+    return text
+
+
+def block(*dims: str) -> str:
+    """The text of a block."""
+    text = "nil"
+    for dim in reversed(dims):
+        text = f"[{dim}, {text}]"
+    return text
+
+
+def whole(extent: int, dim: int) -> str:
+    """All positions of a dimension, as they are."""
+    return runs((1, 0, extent, dim, 1, 0))
+
+
+def text_of(seq: str, dist: str, *blocks: str) -> str:
+    """The expression where rank i holds block i, all views alike."""
+    rows = [(rank, f"r{rank}.y", "nil", found) for rank, found in enumerate(blocks)]
+    views = {rank: parse_view(dist) for rank in range(len(blocks))}
+    return relation_text(rows, parse_view(seq), views)
+
+
+def test_a_replica_is_named_once() -> None:
+    full = block(whole(4, 0), whole(6, 1))
+    assert text_of("0/4/1 1/6/1", "0/4/1 1/6/1", full, full) == "r0.y"
+
+
+def test_scalars() -> None:
+    assert text_of("", "", "nil", "nil") == "r0.y"
+
+
+def test_shards_along_a_dimension() -> None:
+    parts = [block(whole(4, 0), runs((1, 3 * r, 3, 1, 1, 0))) for r in range(2)]
+    assert text_of("0/4/1 1/6/1", "0/4/1 1/3/1", *parts) == "concat(dim=1, [r0.y, r1.y])"
+
+
+def test_a_grid_of_shards() -> None:
+    parts = [
+        block(runs((1, 2 * a, 2, 0, 1, 0)), runs((1, 3 * b, 3, 1, 1, 0)))
+        for a in range(2)
+        for b in range(2)
+    ]
+    assert text_of("0/4/1 1/6/1", "0/2/1 1/3/1", *parts) == (
+        "concat(dim=0, [concat(dim=1, [r0.y, r1.y]), concat(dim=1, [r2.y, r3.y])])"
+    )
+
+
+def test_dimensions_of_one_position_count() -> None:
+    parts = [block(runs((1, 2 * r, 2, 0, 1, 0)), whole(6, 1)) for r in range(2)]
+    assert text_of("- 0/4/1 1/6/1", "- 0/2/1 1/6/1", *parts) == "concat(dim=1, [r0.y, r1.y])"
+
+
+def test_a_view_of_the_base_is_seen_through() -> None:
+    # The output is the transposed base on both sides: rows of the base are columns of the output.
+    parts = [block(runs((1, 2 * r, 2, 0, 1, 0)), whole(6, 1)) for r in range(2)]
+    assert text_of("1/6/1 0/4/1", "1/6/1 0/2/1", *parts) == "concat(dim=1, [r0.y, r1.y])"
+
+
+def test_a_permutation() -> None:
+    full = block(whole(4, 1), whole(6, 0))
+    assert text_of("0/4/1 1/6/1", "0/6/1 1/4/1", full) == "permute(r0.y, [1, 0])"
+
+
+def test_a_slice_of_what_is_returned() -> None:
+    assert text_of("0/4/1", "0/9/1", block(runs((1, 0, 4, 0, 1, 5)))) == "slice(r0.y, dim=0, 5, 9)"
+
+
+def test_a_reshape() -> None:
+    full = block(runs((3, 0, 2, 0, 1, 0), (1, 0, 3, 1, 1, 0)))
+    assert text_of("0/6/1", "0/2/1 1/3/1", full) == "reshape(r0.y, [6])"
+
+
+def test_heads_that_are_flattened_into_a_dimension() -> None:
+    # 4 heads of 3, two per rank, beside each other in every one of 2 groups.
+    parts = [block(runs((6, 0, 2, 0, 3, 0), (1, 3 * r, 3, 0, 1, 0))) for r in range(2)]
+    assert text_of("0/2/6 0/6/1", "0/2/3 0/3/1", *parts) == "concat(dim=1, [r0.y, r1.y])"
+
+
+def test_what_cannot_be_written_is_named() -> None:
+    parts = [block(runs((2, 0, 3, 0, 1, 0), (1, r, 1, -1, 0, 0))) for r in range(2)]
+    assert text_of("0/6/1", "0/3/1", *parts) == "rearranged(r0.y, r1.y)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[1, 1, , ]", "1"),
+        ("[-1, 2, , ]", "-1/2"),
+        ("[1, 1, 0.1, ]", "0.1"),
+        ("[2, 1, 0.1, 0.3*0.3]", "2 * 0.1 / (0.3*0.3)"),
+        ("[1, 1, , 0.3]", "1 / (0.3)"),
+    ],
+)
+def test_coefficients(text: str, expected: str) -> None:
+    assert coefficient_text(text) == expected
+
+
+def test_records() -> None:
+    assert parse_record("[1, [a, nil], , -2]") == (1, ("a", None), "", -2)

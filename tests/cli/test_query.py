@@ -1,0 +1,123 @@
+"""``query`` and ``doctor``, and what a result folder holds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyarrow import parquet
+
+from .build import Cli
+
+NAMES = (
+    "blocked_by",
+    "by_source",
+    "coverage",
+    "frontier",
+    "operators",
+    "partial_tensors",
+    "unmapped_outputs",
+)
+
+
+@pytest.fixture
+def result(cli: Cli, bad: Path, tmp_path: Path) -> Path:
+    """The result of a case without its all-reduce."""
+    cli("extract", bad, "-o", tmp_path / "facts")
+    assert cli("run", tmp_path / "facts", "--engine", "clingo").status == 1
+    return tmp_path / "facts" / "result"
+
+
+def test_the_queries_tell_what_is_wrong(cli: Cli, result: Path) -> None:
+    rows = {name: cli("query", result, name, "--format", "json").report for name in NAMES}
+    assert [(r["seq"], r["dist"], r["state"]) for r in rows["unmapped_outputs"]] == [
+        ("y", "r0.y", "nothing"),
+        ("y", "r1.y", "nothing"),
+    ]
+    (broken,) = rows["frontier"]
+    assert (broken["node"], broken["module"]) == ("y", "block")
+    assert broken["source"].startswith("model.py")
+    assert [(r["seq"], r["dist"], r["reason"], r["operand"]) for r in rows["blocked_by"]] == [
+        ("y", "r0.y", "operand is a part of a reduction", "r0.mm"),
+        ("y", "r1.y", "operand is a part of a reduction", "r1.mm"),
+    ]
+    assert [(r["dist"], r["lo"], r["hi"], r["used_by"]) for r in rows["partial_tensors"]] == [
+        ("r0.mm", 0, 3, ["r0.y"]),
+        ("r1.mm", 3, 6, ["r1.y"]),
+    ]
+    (line,) = rows["by_source"]
+    assert (line["operators"], line["outputs"]) == (["y"], ["y"])
+    assert rows["coverage"] == [{"module": "block", "operators": 2, "mapped": 0, "share": 0.0}]
+    assert {r["target"]: (r["seq"], r["dist"]) for r in rows["operators"]} == {
+        "aten.mm.default": (1, 2),
+        "aten.relu.default": (1, 2),
+    }
+
+
+def test_every_query_is_listed_with_its_columns(cli: Cli) -> None:
+    found = cli("query", "--list")
+    assert found.status == 0
+    for name in NAMES:
+        assert f"{name}\n  " in found.out
+
+
+def test_a_query_of_a_right_program_is_empty(cli: Cli, good: Path, tmp_path: Path) -> None:
+    cli("extract", good, "-o", tmp_path / "facts")
+    cli("run", tmp_path / "facts", "--engine", "clingo")
+    for name in ("blocked_by", "by_source", "frontier", "unmapped_outputs"):
+        assert cli("query", tmp_path / "facts" / "result", name, "--format", "json").report == []
+
+
+def test_any_statement(cli: Cli, result: Path) -> None:
+    found = cli("query", result, "--sql", "SELECT wants, seq FROM output_name", "--format", "csv")
+    assert list(csv.reader(io.StringIO(found.out))) == [["wants", "seq"], ["0", "y"]]
+    table = cli("query", result, "--sql", "SELECT 1 AS one WHERE false")
+    assert table.out == "one\n---\n(no rows)\n"
+
+
+@pytest.mark.parametrize("sql", ["selct", "SELECT * FROM nowhere", "DROP VIEW holds"])
+def test_a_wrong_statement(cli: Cli, result: Path, sql: str) -> None:
+    found = cli("query", result, "--sql", sql)
+    assert (found.status, found.out) == (2, "")
+    assert "DuckDB says" in found.err
+
+
+def test_wrong_names(cli: Cli, result: Path, tmp_path: Path) -> None:
+    assert "known: blocked_by" in cli("query", result, "nothing").err
+    assert cli("query", tmp_path, "frontier").status == 2
+    (result / "result.duckdb").write_text("no database")
+    assert cli("query", result, "frontier").status == 2
+
+
+def test_a_result_may_be_moved(cli: Cli, result: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.move(result, moved)
+    assert cli("query", moved, "frontier", "--format", "json").report
+
+
+def test_every_relation_is_a_documented_view(result: Path) -> None:
+    with duckdb.connect(str(result / "result.duckdb"), read_only=True) as database:
+        views = database.sql(
+            "SELECT view_name, comment FROM duckdb_views() WHERE NOT internal"
+        ).fetchall()
+    assert [name for name, comment in views if not comment] == []
+    known = {name for name, _ in views}
+    for path in result.glob("*.parquet"):
+        assert path.stem in known
+        metadata = parquet.read_schema(path).metadata
+        assert metadata[b"relation"].decode() == path.stem
+        assert metadata[b"schema_version"] == b"1"
+
+
+def test_doctor(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    found = cli("doctor")
+    assert found.status == 0
+    assert "engine souffle: not usable" in found.out
+    assert "engine clingo: usable" in found.out
+    assert "32 bits" in found.out
+    assert "engine auto: clingo" in found.out
