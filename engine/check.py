@@ -57,7 +57,9 @@ def unpacked(literal: Literal) -> set[str]:
     if not isinstance(literal, Comparison) or literal.op != "=":
         return set()
     return {
-        one.name for one, other in _sides(literal) if isinstance(one, Var) and isinstance(other, Rec)
+        one.name
+        for one, other in _sides(literal)
+        if isinstance(one, Var) and isinstance(other, Rec)
     }
 
 

@@ -20,7 +20,6 @@ from .program import (
     Expr,
     Literal,
     Negation,
-    Op,
     Program,
     Rec,
     Var,

@@ -1,4 +1,4 @@
-"""A case: the graphs of both sides with groups, input relations and outputs, as files or a folder."""
+"""A case: the graphs of both sides with groups, input relations and outputs."""
 
 from __future__ import annotations
 
@@ -68,11 +68,17 @@ def case_files(folder: Path) -> CaseFiles:
         raise InputError(
             "no dist.r<rank>.json found", str(folder), "a case folder holds one graph per rank"
         )
-    optional = {
-        n: p if (p := folder / f"{n}.json").is_file() else None
-        for n in ("groups", "relations", "outputs")
-    }
-    return CaseFiles(folder / "seq.json", [p for _, p in ranked], **optional)
+    groups, relations, outputs = (
+        p if (p := folder / f"{name}.json").is_file() else None
+        for name in ("groups", "relations", "outputs")
+    )
+    return CaseFiles(
+        folder / "seq.json",
+        [p for _, p in ranked],
+        groups=groups,
+        relations=relations,
+        outputs=outputs,
+    )
 
 
 def load_case(files: CaseFiles) -> Case:
@@ -103,7 +109,7 @@ def _rows(path: Path, what: str) -> list[dict[str, Any]]:
     return rows
 
 
-# ---- groups ------------------------------------------------------------------------------------------
+# ---- groups
 def _groups(path: Path | None, case: Case) -> dict[str, dict[tuple[int, str], Communicator]]:
     graphs = {"seq": {0: case.seq}, "dist": case.dist}
     if path is None:
@@ -121,10 +127,11 @@ class _Everyone(dict[tuple[int, str], Communicator]):
     def __init__(self, ranks: Sequence[int]) -> None:
         super().__init__()
         self.ranks = tuple(ranks)
+        self.named: dict[str, Communicator] = {}
 
-    def get(self, key: Any, default: Any = None) -> Any:
-        names = self.setdefault((-1, ""), {})  # type: ignore[arg-type]
-        return names.setdefault(key[1], Communicator(len(names), self.ranks))  # type: ignore[attr-defined]
+    def get(self, key: tuple[int, str], default: Any = None) -> Communicator:
+        """The group of that name, whoever asks."""
+        return self.named.setdefault(key[1], Communicator(len(self.named), self.ranks))
 
 
 def _everyone(ranks: Mapping[int, Graph]) -> dict[tuple[int, str], Communicator]:
@@ -154,7 +161,7 @@ def _side_groups(entries: Any, path: Path, side: str) -> dict[tuple[int, str], C
     return found
 
 
-# ---- outputs -----------------------------------------------------------------------------------------
+# ---- outputs
 def _outputs(files: CaseFiles, case: Case) -> list[Output]:
     if files.chosen:
         rows = [_chosen(text, case) for text in files.chosen]
@@ -204,12 +211,11 @@ def _output(row: Mapping[str, Any], path: Path) -> Output:
 
 def _default_outputs(case: Case) -> list[Output]:
     """Paired by position where both sides return as many, else by name."""
-    names = lambda graph: [r.name if isinstance(r, Ref) else None for r in graph.returns]  # noqa: E731
-    seq, dist = names(case.seq), {rank: names(g) for rank, g in case.dist.items()}
+    seq, dist = _returned(case.seq), {rank: _returned(g) for rank, g in case.dist.items()}
     if all(len(d) == len(seq) for d in dist.values()):
         how = "position"
         found = [
-            Output(s, {r: d[i] for r, d in dist.items() if d[i] is not None})
+            Output(s, {r: name for r, d in dist.items() if (name := d[i]) is not None})
             for i, s in enumerate(seq)
             if s is not None
         ]
@@ -218,10 +224,23 @@ def _default_outputs(case: Case) -> list[Output]:
         found = [
             Output(s, {r: s for r, d in dist.items() if s in d})
             for s in dict.fromkeys(seq)
-            if s is not None and any(s in d for d in dist.values())
+            if s is not None
         ]
+    if not any(row.dist for row in found):
+        raise InputError(
+            "no sequential output has a counterpart in the distributed graphs",
+            case.seq.path,
+            "pair them with --output SEQ=DIST or in outputs.json",
+        )
     case.notes.append(("outputs", f"outputs are paired by {how}"))
-    return [row for row in found if row.dist]
+    for row in found:
+        if not row.dist:
+            case.warnings.append(f"no rank returns anything for output `{row.seq}`")
+    return found
+
+
+def _returned(graph: Graph) -> list[str | None]:
+    return [r.name if isinstance(r, Ref) else None for r in graph.returns]
 
 
 def _check_output(row: Output, case: Case) -> None:

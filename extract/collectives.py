@@ -124,7 +124,8 @@ class World:
                     absent.append(f"rank {other} never joins")
                 elif found.group != one.group:
                     absent.append(
-                        f"rank {other} waits at `{found.call.node.name}` for {list(found.group.ranks)}"
+                        f"rank {other} waits at `{found.call.node.name}` "
+                        f"for {list(found.group.ranks)}"
                     )
             self._mismatch(rank, one, "; ".join(absent))
             self._opaque(rank, one)

@@ -55,7 +55,7 @@ class Context:
         """The node at hand, for messages."""
         return f"{self.graph.path}: node `{self.node.name}`"
 
-    # ---- arguments --------------------------------------------------------------------------
+    # ---- arguments ---------------------------------------------------------------------------
     def value(self, argument: Any) -> Value:
         """An argument with references replaced by what they stand for."""
         if isinstance(argument, Ref):
@@ -128,7 +128,7 @@ class Context:
             return self.graph.nodes[argument.name].dtype or ""
         return {bool: "bool", int: "int64", float: "float32"}.get(type(argument), "")
 
-    # ---- operators ----------------------------------------------------------------------------
+    # ---- operators
     def elementwise(
         self,
         signature: str,

@@ -46,8 +46,8 @@ class Emitter:
             return self._shapes[key]
         name = self._shapes[key] = f"f{len(self._shapes)}"
         self.add("label_count", name, len(labels))
-        for i, label in enumerate(labels):
-            self.add("label_of", name, i, label.extent, label.factor, label.kind)
+        for i, row in enumerate(labels):
+            self.add("label_of", name, i, row.extent, row.factor, row.kind)
         for place, digit_map in enumerate(maps):
             for dim, digits in enumerate(digit_map):
                 self.add("digit_count", name, place, dim, len(digits))
@@ -205,7 +205,7 @@ class SideEmitter:
             self._needs(add.name, add.gives, terms, add)
 
     def _slice(self, cut: Slice) -> None:
-        extents = [e for e in _extents(cut.of)]
+        extents = list(_extents(cut.of))
         gone = cut.dim if cut.size == 1 else None
         shape = self.out.view_shape(cut.of, extents, gone)
         self.out.add(

@@ -133,7 +133,7 @@ def _inputs(
 
 
 def _ranges(ours: View, theirs: View, row: Row) -> list[tuple[int, int, int, int, int]] | None:
-    """(dim, lo, n, dist dim or -1, dist lo) per sequential dimension, those of one position left out."""
+    """(dim, lo, n, dist dim or -1, dist lo) per sequential dimension of more than one position."""
     found = []
     mine = yours = 0
     for (lo, hi), (dlo, _), a, b in zip(
@@ -148,7 +148,7 @@ def _ranges(ours: View, theirs: View, row: Row) -> list[tuple[int, int, int, int
     return found
 
 
-# ---- what a person wants to read beside the facts ---------------------------------------------------------
+# ---- what a person wants to read beside the facts
 def _report(out: Emitter, worlds: Mapping[str, World], notes: Notes) -> None:
     for name, world in worlds.items():
         for rank, ctx in world.contexts.items():

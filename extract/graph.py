@@ -95,7 +95,7 @@ def load_graph(path: Path, rank: int) -> Graph:
 
 
 def references(value: Any) -> Iterator[str]:
-    """Names of the nodes that an argument tree refers to: positions in order, then keywords by name."""
+    """Names of the nodes in an argument tree: positions in order, then keywords by name."""
     if isinstance(value, Ref):
         yield value.name
     elif isinstance(value, (list, tuple)):

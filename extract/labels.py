@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -50,6 +51,8 @@ def space(
     if extents is None:
         return None
     extents.update(created or {})
+    if 0 in extents.values():
+        return None
     cuts = {letter: _borders(operands, letter, extent) for letter, extent in extents.items()}
     if any(c is None for c in cuts.values()):
         return None
@@ -115,9 +118,9 @@ def _borders(
                 if (digit.dim < 0) != (outer.dim < 0):
                     strides.add(inner)
     steps = sorted(strides)
-    if any(b % a for a, b in zip(steps, steps[1:], strict=False)):
+    if any(b % a for a, b in itertools.pairwise(steps)):
         return None
-    return [(a, b // a) for a, b in zip(steps, steps[1:], strict=False)][::-1]
+    return [(a, b // a) for a, b in itertools.pairwise(steps)][::-1]
 
 
 def _segment(

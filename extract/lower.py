@@ -9,18 +9,33 @@ from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract import lower_index, lower_math, lower_movement
-from gg_datalog.extract.dtypes import cast
 from gg_datalog.extract.context import HANDLERS, Context, Unsupported, Value, attributes
+from gg_datalog.extract.dtypes import cast
 from gg_datalog.extract.graph import Node, Ref, references
 from gg_datalog.extract.lower_rule import by_rule
 from gg_datalog.extract.scale import scale
 from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
 
+COLLECTIVE_SPACES = ("_c10d_functional", "c10d_functional", "c10d")
 HIGHER_ORDER = ("auto_functionalized", "auto_functionalized_v2")
 RANDOM = frozenset(
-    "bernoulli cauchy dropout exponential geometric multinomial normal poisson rand randint randn "
-    "randperm rrelu uniform".split()
+    [
+        "bernoulli",
+        "cauchy",
+        "dropout",
+        "exponential",
+        "geometric",
+        "multinomial",
+        "normal",
+        "poisson",
+        "rand",
+        "randint",
+        "randn",
+        "randperm",
+        "rrelu",
+        "uniform",
+    ]
 )
 _ = (lower_index, lower_movement)  # they register handlers
 
@@ -34,27 +49,28 @@ class Call:
 
 
 def lower(ctx: Context) -> Iterator[Call]:
-    """Lowers the graph; yields at each collective, whose result the caller puts in ``ctx.values``."""
+    """Lowers the graph; yields at each collective: the caller puts its result in ``ctx.values``."""
     for node in ctx.graph.nodes.values():
         ctx.node = node
         ctx.side.at = At(ctx.rank, node.name, kernel_of(node))
         if node.op == "output":
             continue
         name = name_of(ctx, node)
-        if node.op == "call_function" and name.split(".")[0] in (
-            "_c10d_functional",
-            "c10d_functional",
-            "c10d",
-        ):
-            if name.split(".")[1] != "wait_tensor":
-                yield Call(node, name.split(".")[1].rstrip("_"))
-                ctx.node = node
-                if in_place(name):
-                    overwritten(ctx, node)
-                continue
+        if node.op == "call_function" and is_collective(name):
+            yield Call(node, name.split(".")[1].rstrip("_"))
+            ctx.node = node
+            if in_place(name):
+                overwritten(ctx, node)
+            continue
         ctx.values[node.name] = checked(ctx, node, value_of(ctx, node, name))
         if node.op == "call_function" and in_place(name):
             overwritten(ctx, node)
+
+
+def is_collective(name: str) -> bool:
+    """Does the operator wait for other ranks (waiting for its result is not one)?"""
+    space, _, kernel = name.partition(".")
+    return space in COLLECTIVE_SPACES and kernel != "wait_tensor"
 
 
 def in_place(name: str) -> bool:
@@ -200,7 +216,7 @@ def _identity(ctx: Context, node: Node, which: int | str) -> Value:
 
 
 def _functionalised(ctx: Context, node: Node) -> Value:
-    """(result, what the kernel wrote into ...): for a kernel that leaves its tensors as they are."""
+    """(result, what the kernel wrote into ...) of a kernel that leaves its tensors alone."""
     bases = ctx.value(node.kwargs.get("_all_bases", ()))
     if not bases:
         bases = tuple(v for v in map(ctx.value, node.kwargs.values()) if isinstance(v, View))

@@ -53,7 +53,7 @@ def _note_lookup(
 
 
 def masked_lookup(ctx: Context, gives: Base, of: View, mask: View) -> None:
-    """``gives`` = 0 where ``mask``, else ``of``: noted where ``of`` is a lookup and the mask has the
+    """Notes ``gives`` = 0 where ``mask``, else ``of``, if ``of`` is a lookup and the mask has the
     very positions of its ids."""
     found = ctx.side.taken.get(of.base)
     if found is None or found.mask is not None or of.scale != ONE or mask.scale != ONE:

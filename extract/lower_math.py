@@ -146,7 +146,7 @@ def compare(ctx: Context) -> Value:
     return out
 
 
-# ---- reductions -------------------------------------------------------------------------------------
+# ---- reductions
 def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -> View:
     """Dimensions ``dims`` added up (or their maximum taken)."""
     letters = [str(i) for i in range(len(x.dims))]
@@ -249,7 +249,7 @@ def along(ctx: Context) -> Value:
     return ctx.elementwise(name, [x], whole=(dim,), linear=(0,) if name == "cumsum" else ())[0]
 
 
-# ---- contractions ---------------------------------------------------------------------------------
+# ---- contractions
 def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Letters) -> View:
     """The product of two tensors, added up over the letters that the result does not have."""
     by = a.scale * b.scale

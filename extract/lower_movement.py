@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
@@ -176,7 +175,7 @@ def tensors(ctx: Context, place: int) -> list[View]:
     views = [ctx.as_tensor(v) for v in listed] if isinstance(listed, tuple) else []
     if not views or any(v is None for v in views):
         raise Unsupported("its operands are not all known")
-    return [v for v in views if v is not None and prod(v.shape)]
+    return [v for v in views if v is not None and 0 not in v.shape]
 
 
 @lowers("aten.cat", "aten.concat", "hlo.concatenate")

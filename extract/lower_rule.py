@@ -102,7 +102,7 @@ def _one(ctx: Context, row: Row) -> list[View]:
             return letter, "whole"
         return ("..." if letter.startswith("...") else letter), "parallel"
 
-    skip = [w for w in (*row.ignore, *row.operands)]
+    skip = [*row.ignore, *row.operands]
     attrs = attributes(ctx, [*skip, 0] if ctx.node.target.startswith("auto_func") else skip)
     signature = f"{row.target}[{','.join(map(str, row.results))}]({attrs})"
     made = ctx.apply(signature, lettered, outs, naming, linear=row.linear, created=created)

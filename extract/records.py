@@ -1,4 +1,4 @@
-"""What one side of a case is lowered to: operators, sums, slices, concatenations on base tensors."""
+"""What one side of a case is lowered to: operators, sums, slices, concatenations of bases."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def _is_source(node: Node | None) -> bool:
     )
 
 
-# ---- rows given ----------------------------------------------------------------------------------------
+# ---- rows given
 def _read(row: Mapping[str, Any], number: int, case: Case) -> Row | None:
     where = f"{case.relations_path}: row {number}"
     rank, seq, dist = row.get("rank"), row.get("seq"), row.get("dist")
@@ -124,8 +124,8 @@ def _check_consistent(rows: Sequence[Row], case: Case) -> None:
             for b in mine[:i]:
                 if _meet(a.dist_box, b.dist_box) and (a.seq != b.seq or _shift(a) != _shift(b)):
                     raise InputError(
-                        f"`{dist}` of rank {rank} is said to hold both `{a.seq}`{_text(a.seq_box)} and "
-                        f"`{b.seq}`{_text(b.seq_box)}",
+                        f"`{dist}` of rank {rank} is said to hold both "
+                        f"`{a.seq}`{_text(a.seq_box)} and `{b.seq}`{_text(b.seq_box)}",
                         case.relations_path,
                         "rows that overlap have to agree element by element",
                     )
@@ -143,7 +143,7 @@ def _text(box: Box) -> str:
     return "[" + ", ".join(f"{lo}:{hi}" for lo, hi in box) + "]"
 
 
-# ---- rows guessed --------------------------------------------------------------------------------------
+# ---- rows guessed
 def _guessed(case: Case) -> list[Row]:
     rows: list[Row] = []
     ours = [n for n in case.seq.nodes.values() if n.op == "placeholder"]
@@ -159,8 +159,8 @@ def _guessed(case: Case) -> list[Row]:
             row = _guess(node, other, rank, place, len(case.dist))
             if row is None:
                 case.warnings.append(
-                    f"`{name}` of rank {rank} is {list(other.shape)}, sequentially {list(node.shape)}: "
-                    "left open, give an input relation"
+                    f"`{name}` of rank {rank} is {list(other.shape)}, "
+                    f"sequentially {list(node.shape)}: left open, give an input relation"
                 )
                 continue
             how = "a replica" if row.seq_box == row.dist_box else f"the shard {_text(row.seq_box)}"

@@ -98,7 +98,7 @@ REPORT_RELATIONS = tuple(
             # times its coefficient relative to the base, value "view" | "operator" | "input" | ...
             "graph_node(side, #rank, name, #position, op, target, dtype, shape, source, module, "
             "tensor, times, made_by)",
-            # operator `by` stands for node `node` of rank `rank` (the first one, where several agree)
+            # operator `by` stands for node `node` of rank `rank` (the first of several)
             "operator_node(by, side, #rank, node, target, attributes)",
             # base tensor `tensor` is computed from base tensor `needs` by operator `by`
             "tensor_needs(side, by, tensor, needs, #place)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import prod
 from typing import Any
 
@@ -20,7 +21,7 @@ from gg_datalog.extract.records import (
     Sum,
 )
 from gg_datalog.extract.scale import ONE, Scale
-from gg_datalog.extract.view import Base, Digit, View, compose, identity
+from gg_datalog.extract.view import Base, Digit, Dims, View, compose, identity
 
 Record = Operator | Sum | Slice | Concat
 
@@ -56,7 +57,7 @@ class Side:
     _numbered: dict[Any, Any] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
 
-    # ---- base tensors -----------------------------------------------------------------------
+    # ---- base tensors ------------------------------------------------------------------------
     def base(self, shape: Sequence[int], kind: str, needs: Sequence[Base] = ()) -> Base:
         """A new base tensor of the current node, without its dimensions of one position."""
         name = self._fresh(f"{self.prefix(self.at.rank)}{plain_name(self.at.node)}")
@@ -105,7 +106,7 @@ class Side:
             base.made = record
         into.append(record)
 
-    # ---- operators ----------------------------------------------------------------------------
+    # ---- operators
     def operator(
         self,
         signature: str,
@@ -157,7 +158,7 @@ class Side:
         self._made(record, [b for b, _ in gives], self.operators)
         return [b for b, _ in gives]
 
-    # ---- sums -----------------------------------------------------------------------------------
+    # ---- sums
     def sum(self, terms: Sequence[View], kind: str = "sum", integers: bool = False) -> View | None:
         """The sum (max, min) of terms of one shape (already broadcast)."""
         terms = [t for t in terms if kind != "sum" or not self.is_zero(t)] or list(terms[:1])
@@ -198,7 +199,7 @@ class Side:
             rows.append((term.base, factor))
         self.integers.sums.append((base, rows))
 
-    # ---- slices and concatenations ----------------------------------------------------------------
+    # ---- slices and concatenations
     def slice(self, view: View, dim: int, start: int, size: int) -> View | None:
         """Positions [start, start+size) of dimension ``dim``."""
         if size == view.shape[dim]:
@@ -299,10 +300,10 @@ def _elementwise(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
 
 def _collected(terms: Sequence[View]) -> list[View] | None:
     """Equal views added up; None where something cancels (left to the rules as it is)."""
-    total: dict[tuple[Base, Any], Any] = {}
+    total: dict[tuple[Base, Dims, tuple[tuple[str, int], ...]], Fraction] = {}
     for term in terms:
         key = (term.base, term.dims, term.scale.atoms)
-        total[key] = total.get(key, 0) + term.scale.ratio
+        total[key] = total.get(key, Fraction(0)) + term.scale.ratio
     if any(ratio == 0 for ratio in total.values()):
         return None
     return [View(b, dims, Scale(r, atoms)) for (b, dims, atoms), r in total.items()]

@@ -97,7 +97,8 @@ def _row(row: Any, where: str) -> Row:
     results = tuple(_list(row.get("results", list(range(len(right.split(","))))), here))
     if not arrow or len(operands) != len(left.split(",")) or len(results) != len(right.split(",")):
         raise InputError(
-            f"rule `{row['rule']}` does not name {len(operands)} operands and {len(results)} results",
+            f"rule `{row['rule']}` does not name {len(operands)} operands "
+            f"and {len(results)} results",
             here,
             "write one dimension list per operand, `->`, one per result, separated by commas",
         )

@@ -43,7 +43,7 @@ Dims = tuple[tuple[Digit, ...], ...]
 
 @dataclass(frozen=True)
 class View:
-    """``scale`` times a view of ``base``; ``dims`` lists the digits of each dimension, outer first."""
+    """``scale`` times a view of ``base``; ``dims`` lists its digits per dimension, outer first."""
 
     base: Base
     dims: Dims

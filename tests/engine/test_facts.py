@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from .conftest import rows_of, table
 
 from gg_datalog.engine import Engine
 from gg_datalog.errors import EngineError
+
+from .conftest import rows_of, table
 
 ECHO = (
     ".type id <: symbol\n.decl r(s: id, n: number)\n.input r\n.decl none()\n.input none\n"

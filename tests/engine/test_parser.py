@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from .conftest import rows_of
 
 from gg_datalog.engine import Engine, parse_program
 from gg_datalog.errors import EngineError
+
+from .conftest import rows_of
 
 TEXT = """\
 // The first line is no doc comment: a blank line follows.

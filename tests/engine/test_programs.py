@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from .conftest import Rows, rows_of
 
 from gg_datalog.engine import Engine
+
+from .conftest import Rows, rows_of
 
 LIST = ".type list = [head: number, tail: list]\n"
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from .conftest import engine_named, rows_of, table
 
 from gg_datalog.engine import Engine, parse_program, select_engine
 from gg_datalog.errors import EngineError
+
+from .conftest import engine_named, rows_of, table
 
 ENDLESS = ".decl n(a: number)\nn(0).\nn((a + 1) % 2000000000) :- n(a).\n.output n\n"
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from gg_datalog.extract.schema import RULE_RELATIONS
 from interpreter import name_of, resolve
 from kernels_np import OPS, Invalid
 from program import Json, Program
+
+from gg_datalog.extract.schema import RULE_RELATIONS
 
 Layout = tuple[Any, ...]  # ("R",), ("S", dim, sizes), ("P",)
 WHOLE: Layout = ("R",)
@@ -129,7 +130,9 @@ class Fuzzer:
         self.count += 1
         return f"{stem}{self.count}"
 
-    def on_ranks(self, stem: str, target: str, args: Callable[[int], list[Any]], **kwargs: Any) -> str:
+    def on_ranks(
+        self, stem: str, target: str, args: Callable[[int], list[Any]], **kwargs: Any
+    ) -> str:
         """The same operator on all ranks."""
         name = self.fresh(stem)
         for rank, graph in enumerate(self.dist):
@@ -160,7 +163,9 @@ class Fuzzer:
         dim = self.rng.choice(dims)
         return ("S", dim, self.cuts(shape[dim]))
 
-    def input(self, shape: Sequence[int], layout: Layout | None = None, dtype: str = "float32") -> Tensor:
+    def input(
+        self, shape: Sequence[int], layout: Layout | None = None, dtype: str = "float32"
+    ) -> Tensor:
         """A new input on both sides with its relations."""
         name = self.fresh("x")
         layout = self.layout_for(shape) if layout is None else layout
@@ -232,9 +237,12 @@ class Fuzzer:
         """A replicated tensor cut by each rank."""
         starts = [sum(sizes[:r]) for r in range(self.ranks)]
         if self.wrong():
-            starts = self.rng.choice([starts[::-1], [max(0, s - 1) for s in starts], [0] * self.ranks])
+            starts = self.rng.choice(
+                [starts[::-1], [max(0, s - 1) for s in starts], [0] * self.ranks]
+            )
         made = self.on_ranks(
-            "cut", "aten.slice.Tensor",
+            "cut",
+            "aten.slice.Tensor",
             lambda r: [ref(str(tensor.dist)), dim, starts[r], starts[r] + sizes[r]],
         )
         return Tensor(tensor.seq, made, ("S", dim, tuple(sizes)))
@@ -269,7 +277,11 @@ class Fuzzer:
 
     # ---- steps ------------------------------------------------------------------------------------
     def both(
-        self, target: str, seq: list[Any], dist: Callable[[int], list[Any]] | None, layout: Layout,
+        self,
+        target: str,
+        seq: list[Any],
+        dist: Callable[[int], list[Any]] | None,
+        layout: Layout,
         **kwargs: Any,
     ) -> None:
         """One operator on both sides; ``dist`` gives a rank's arguments."""
@@ -396,7 +408,9 @@ class Fuzzer:
             raise Invalid("too few dimensions")
         dim = self.rng.randrange(len(shape) - 1)
         x = self.free(x, [dim + 1])
-        self._view(x, lambda s: [*s[:dim], s[dim] * s[dim + 1], *s[dim + 2 :]], dim, shape[dim + 1], -1)
+        self._view(
+            x, lambda s: [*s[:dim], s[dim] * s[dim + 1], *s[dim + 2 :]], dim, shape[dim + 1], -1
+        )
 
     def divide(self, x: Tensor) -> None:
         """A dimension split in two."""
@@ -419,7 +433,9 @@ class Fuzzer:
         elif layout[0] == "S" and layout[1] > dim:
             layout = ("S", layout[1] + by, layout[2])
         locals_ = [change(g.shape(str(x.dist))) for g in self.dist]
-        if any(prod(n) != prod(g.shape(str(x.dist))) for n, g in zip(locals_, self.dist, strict=True)):
+        if any(
+            prod(n) != prod(g.shape(str(x.dist))) for n, g in zip(locals_, self.dist, strict=True)
+        ):
             raise Invalid("a view that does not fit")
         args = lambda r: [ref(str(x.dist)), locals_[r]]  # noqa: E731
         self.both("aten.view.default", [ref(x.seq), change(self.shape(x))], args, layout)
@@ -480,7 +496,9 @@ class Fuzzer:
         high = self.on_ranks("ge", "aten.ge.Scalar", lambda r: [at, highs[r]])
         mask = self.on_ranks("or", "aten.bitwise_or.Tensor", lambda _: [ref(low), ref(high)])
         local = self.on_ranks("sub", "aten.sub.Tensor", lambda r: [at, offsets[r]])
-        local = self.on_ranks("fill", "aten.masked_fill.Scalar", lambda _: [ref(local), ref(mask), 0])
+        local = self.on_ranks(
+            "fill", "aten.masked_fill.Scalar", lambda _: [ref(local), ref(mask), 0]
+        )
         rows = self.on_ranks(
             "rows", "aten.embedding.default", lambda _: [ref(str(table.dist)), ref(local)]
         )
@@ -568,6 +586,10 @@ def separated(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[dict[str, Any
         number = int(row["dist"].split("/")[0])
         prefix = f"{number}/"
         parts = row["parts"].replace(f"[{prefix}", "[")
-        plain = {"dist": row["dist"][len(prefix) :], "seq": row["seq"][len(prefix) :], "parts": parts}
+        plain = {
+            "dist": row["dist"][len(prefix) :],
+            "seq": row["seq"][len(prefix) :],
+            "parts": parts,
+        }
         found.setdefault(number, []).append({**row, **plain})
     return found

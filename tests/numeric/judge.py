@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 from fuzz import STEP, merged, separated
-from gg_datalog.errors import InputError
 from interpreter import Execution, degenerate, execute
 from kernels_np import Array, Invalid
 from lowered import Extracted, case_of, extract
 from program import Program
 from relations import RULES, Checker, Report, agrees, derive
+
+from gg_datalog.errors import InputError
 
 
 @dataclass

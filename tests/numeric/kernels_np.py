@@ -222,8 +222,7 @@ def index_select(x: Array, dim: int, ids: Array) -> Array:
 @op("aten.index")
 def index(x: Array, indices: Sequence[Array | None]) -> Array:
     places = [
-        slice(None) if i is None else in_range(i, x.shape[dim])
-        for dim, i in enumerate(indices)
+        slice(None) if i is None else in_range(i, x.shape[dim]) for dim, i in enumerate(indices)
     ]
     return x[tuple(places)]
 
@@ -244,7 +243,11 @@ def index_put(x: Array, indices: Sequence[Array], value: Array) -> Array:
 @op("hlo.gather")
 def hlo_gather(x: Array, ids: Array, offsets: Any, collapsed: Any, *rest: Any) -> Array:
     _starts, vector, _sizes = rest
-    if vector != ids.ndim or collapsed != [0] or offsets != list(range(ids.ndim, ids.ndim + x.ndim - 1)):
+    if (
+        vector != ids.ndim
+        or collapsed != [0]
+        or offsets != list(range(ids.ndim, ids.ndim + x.ndim - 1))
+    ):
         raise NotImplementedError("hlo.gather of this form")
     return x[in_range(ids, x.shape[0])]
 

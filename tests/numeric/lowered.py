@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kernels_np import ELEMENTWISE, Array, attend, layer_norm, rms_norm, rotate, silu_and_mul
+
 from gg_datalog.extract.case import Case, CaseFiles, load_case
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
@@ -27,7 +29,6 @@ from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.side import Side, _as_term
 from gg_datalog.extract.table import load_table
 from gg_datalog.extract.view import Base, View
-from kernels_np import ELEMENTWISE, Array, attend, layer_norm, rms_norm, rotate, silu_and_mul
 
 Axis = tuple[str, int, Any]  # (operator, label or place, inner axis or None)
 Limits = frozenset[tuple[Axis, int, int]]  # (axis, lo, n)
@@ -101,7 +102,9 @@ def viewed(view: View, array: Array) -> Array:
     axis = 0
     for dim in view.dims:
         for digit in dim:
-            steps = np.arange(digit.extent).reshape([-1 if i == axis else 1 for i in range(len(axes))])
+            steps = np.arange(digit.extent).reshape(
+                [-1 if i == axis else 1 for i in range(len(axes))]
+            )
             if digit.dim >= 0:
                 at[digit.dim] = at[digit.dim] + steps * digit.stride
             axis += 1
@@ -212,7 +215,8 @@ class Evaluator:
     def _operator(self, op: Operator, base: Base, limits: Limits) -> Array:
         order = list(self.orders.get(op.signature, range(len(op.operands))))
         split = self._split(
-            (op.name, f"{op.name}?swapped"), limits,
+            (op.name, f"{op.name}?swapped"),
+            limits,
             {op.name: order, f"{op.name}?swapped": order[::-1]},
         )
         if split is None:
@@ -283,9 +287,21 @@ def evaluate(op: Operator, operands: list[Array]) -> list[Array]:
         gone = tuple(i for i, x in enumerate(op.labels) if x.kind == name)
         reduce = {"sum": np.sum, "max": np.max, "min": np.min}[name]
         return [_placed(reduce(operands[0], axis=gone, keepdims=True), op.labels, op.gives[0][1])]
-    if name in ("take", "arange", "dropout", "softmax", "log_softmax", "cumsum", "constant 0",
-                "constant 1", "cat"):
-        return [_placed(a, op.labels, g) for a, (_, g) in zip(_special(name, op, operands), op.gives)]
+    if name in (
+        "take",
+        "arange",
+        "dropout",
+        "softmax",
+        "log_softmax",
+        "cumsum",
+        "constant 0",
+        "constant 1",
+        "cat",
+    ):
+        return [
+            _placed(a, op.labels, g)
+            for a, (_, g) in zip(_special(name, op, operands), op.gives, strict=False)
+        ]
     function = _elementwise(name, op.signature, operands)
     return [_placed(np.asarray(function), op.labels, op.gives[0][1])]
 
@@ -375,7 +391,9 @@ def _take(op: Operator, operands: list[Array], whole: list[int]) -> Array:
     rows = prod(op.labels[i].extent for i in whole)
     flat = table.transpose([*order, *whole])
     flat = np.broadcast_to(flat, [*shape, *flat.shape[len(order) :]]).reshape([*shape, rows])
-    at = np.broadcast_to(ids.transpose([*order, *whole]).reshape([ids.shape[i] for i in order]), shape)
+    at = np.broadcast_to(
+        ids.transpose([*order, *whole]).reshape([ids.shape[i] for i in order]), shape
+    )
     found = np.take_along_axis(flat, at[..., None].astype(int), -1)[..., 0]
     spread = found.reshape([*shape, *([1] * len(whole))])
     return spread.transpose(np.argsort([*order, *whole]))

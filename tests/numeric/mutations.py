@@ -144,8 +144,11 @@ def permute_shards(program: Program, rng: random.Random) -> str | None:
         (a, b)
         for i, a in enumerate(program.relations)
         for b in program.relations[:i]
-        if a["seq"] == b["seq"] and a["rank"] != b["rank"] and a.get("seq_box") != b.get("seq_box")
-        and a.get("dist_box") == b.get("dist_box") and _sizes(a) == _sizes(b)
+        if a["seq"] == b["seq"]
+        and a["rank"] != b["rank"]
+        and a.get("seq_box") != b.get("seq_box")
+        and a.get("dist_box") == b.get("dist_box")
+        and _sizes(a) == _sizes(b)
     ]
     if not pairs:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from program import Program, load
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"
-EXAMPLES = {name: ROOT / "examples" / "tp_block" / name for name in ("case", "case-missing-all-reduce")}
+EXAMPLES = {
+    name: ROOT / "examples" / "tp_block" / name for name in ("case", "case-missing-all-reduce")
+}
 
 _GPT: dict[str, Any] = {"hidden": 12, "heads": 6, "ffn": 12, "vocab": 9, "seq": 6, "batch": 2}
 _FOUR: dict[str, Any] = {"hidden": 16, "heads": 8, "ffn": 12, "vocab": 12, "seq": 8, "batch": 3}
@@ -35,7 +37,7 @@ SIZES: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def pair(name: str) -> Program:
     """A tiny pair of the generators, or a shipped case; not to be changed."""
     if name in EXAMPLES:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gg_datalog.engine import select_engine
-from gg_datalog.extract.schema import RULE_RELATIONS
-from gg_datalog.extract.view import Base, View
 from interpreter import Execution
 from kernels_np import Array
 from lowered import EVERYTHING, Evaluator, Extracted, Limits, NotEvaluated, operand_orders
+
+from gg_datalog.engine import select_engine
+from gg_datalog.extract.schema import RULE_RELATIONS
+from gg_datalog.extract.view import Base, View
 
 RULES = Path(__file__).resolve().parents[2] / "datalog" / "main.dl"
 Rows = list[dict[str, Any]]
@@ -30,7 +31,7 @@ def derive(tables: Mapping[str, Any], rules: Path = RULES) -> dict[str, Rows]:
 
 
 # ---- records as text ----------------------------------------------------------------------------------
-@lru_cache(maxsize=None)
+@cache
 def record(text: str) -> Any:
     """``[1, [2, nil]]`` as nested tuples; nil is None, what is no number stays text."""
     value, rest = _value(text, 0)
@@ -70,7 +71,7 @@ def limits(text: str) -> Limits:
     rest = record(text)
     while rest is not None:
         along, kind, lo, n, extent, rest = rest
-        assert kind in ("sum", "max", "min") and 0 <= lo and lo + n <= extent, text
+        assert kind in ("sum", "max", "min") and lo >= 0 and lo + n <= extent, text
         assert not any(along == axis for axis, _, _ in found), f"an axis twice: {text}"
         found.add((along, lo, n))
     return frozenset(found)

@@ -22,9 +22,7 @@ def examine(seeds: Sequence[int]) -> tuple[Report, list[int], list[int]]:
     made = [generate(seed) for seed in seeds]
     report = Report()
     clean, refused = [], []
-    for seed, (program, good), judged in zip(
-        seeds, made, judge([p for p, _ in made]), strict=True
-    ):
+    for seed, (program, good), judged in zip(seeds, made, judge([p for p, _ in made]), strict=True):
         try:
             execution = execute(program, np.random.default_rng(seed))
         except Invalid:

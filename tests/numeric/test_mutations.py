@@ -36,7 +36,9 @@ def test_wrong_pairs_do_not_refine(which: str) -> None:
     for (name, change), judged in zip(broken, judge([b.program for _, b in broken]), strict=True):
         right, executions = truth(change.program, seed)
         text = f"{name}, {change.kind}: {change.text}"
-        counts[f"{'right' if right else 'wrong'}, {'refines' if judged.refines else 'refused'}"] += 1
+        counts[
+            f"{'right' if right else 'wrong'}, {'refines' if judged.refines else 'refused'}"
+        ] += 1
         if judged.refines and not right:
             wrong.append(text)
         if right and not judged.refines:

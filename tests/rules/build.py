@@ -92,7 +92,9 @@ def row(
 ) -> Row:
     """A row of the input relations; boxes are [lo, hi] per dimension."""
     found: Row = {"seq": seq, "rank": rank, "dist": dist or seq}
-    return found | {k: b for k, b in (("seq_box", seq_box), ("dist_box", dist_box)) if b is not None}
+    return found | {
+        k: b for k, b in (("seq_box", seq_box), ("dist_box", dist_box)) if b is not None
+    }
 
 
 def write(case: Case, folder: Path) -> None:
@@ -110,7 +112,11 @@ def write(case: Case, folder: Path) -> None:
     _dump(folder / "groups.json", {"seq": [], "dist": listed})
     _dump(folder / "relations.json", _renamed(_relations(case, seq, dist), case.names))
     outputs = [
-        {"seq": s, "dist": {str(r): d.returned[i] for r, d in enumerate(dist)}, "partial": case.partial}
+        {
+            "seq": s,
+            "dist": {str(r): d.returned[i] for r, d in enumerate(dist)},
+            "partial": case.partial,
+        }
         for i, s in enumerate(seq.returned)
     ]
     _dump(folder / "outputs.json", _renamed(outputs, case.names))
@@ -254,7 +260,9 @@ def table(*cases: Case) -> pytest.MarkDecorator:
     names = [c.name for c in cases]
     assert len(set(names)) == len(names), "two cases have one name"
     params = [
-        pytest.param(c, id=c.name, marks=[pytest.mark.xfail(strict=True, reason=c.xfail)] if c.xfail else [])
+        pytest.param(
+            c, id=c.name, marks=[pytest.mark.xfail(strict=True, reason=c.xfail)] if c.xfail else []
+        )
         for c in cases
     ]
     return pytest.mark.parametrize("case", params)
@@ -269,5 +277,7 @@ def check(case: Case, out: Outcome) -> None:
     wanted = set(out.outputs) if case.maps is None else set(case.maps)
     extra, less = out.mapped - wanted, wanted - out.mapped
     assert not extra, f"UNSOUND: {extra} mapped: {out.returned}"
-    assert not less, f"REFUSED: {less} not mapped: {out.returned} {out.unsupported} {out.mismatches}"
+    assert not less, (
+        f"REFUSED: {less} not mapped: {out.returned} {out.unsupported} {out.mismatches}"
+    )
     assert bool(out.mismatches) == case.mismatch, out.mismatches

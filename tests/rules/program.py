@@ -131,7 +131,9 @@ class Program:
         is_node = isinstance(value, (ast.Call, ast.Subscript)) or (
             isinstance(value, ast.Name) and value.id in self._known
         )
-        if is_node or (isinstance(value, ast.IfExp) and isinstance(value.body, (ast.Call, ast.Name))):
+        if is_node or (
+            isinstance(value, ast.IfExp) and isinstance(value.body, (ast.Call, ast.Name))
+        ):
             stem = ast.unparse(value.func) if isinstance(value, ast.Call) else "item"
             return {"node": self._node(value, stem.replace(".", "_"))}
         found = self._const(value)

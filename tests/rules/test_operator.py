@@ -9,11 +9,20 @@ PART = "x: f32[4, {n}]\nw: f32[{n}, 6]\np = mm(x, w)\n"
 MAXI = "x: f32[4, {n}]\nv: f32[4]\np = amax(x, [1])\n"
 
 
-def through(name: str, seq: str, dist: str | None = None, start: str = PART, kind: str = "sum", **changes: object) -> Case:
+def through(
+    name: str,
+    seq: str,
+    dist: str | None = None,
+    start: str = PART,
+    kind: str = "sum",
+    **changes: object,
+) -> Case:
     """An operator on a part before its reduction."""
     return Case(
-        name, start.format(n=8) + f"y = {seq}\nreturn y",
-        start.format(n=4) + f'y = all_reduce({dist or seq}, "{kind}", "g")\nreturn y', **changes,  # type: ignore[arg-type]
+        name,
+        start.format(n=8) + f"y = {seq}\nreturn y",
+        start.format(n=4) + f'y = all_reduce({dist or seq}, "{kind}", "g")\nreturn y',
+        **changes,  # type: ignore[arg-type]
     )
 
 
@@ -24,23 +33,47 @@ SUM_PARTS = (
     through("transpose", "t(p)"),
     through("a linear function of a view", "view(sum.dim_IntList(view(p, [4, 2, 3]), [1]), [12])"),
     through("slice", "slice(p, 1, 2, 5)"),
-    through("masked fill with 0", "masked_fill.Scalar(p, gt.Scalar(w, 0), 0)", maps=(),
-            start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n").but(
-                "mask", maps=None, xfail=""),
-    through("masked fill with 1", "masked_fill.Scalar(p, gt.Scalar(w, 0), 1)", maps=(),
-            start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n"),
-    through("product with a full tensor", "mul.Tensor(p, w)",
-            start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n"),
-    through("division by a full tensor", "div.Tensor(p, w)",
-            start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n"),
-    through("division of a full tensor", "div.Tensor(w, p)", maps=(),
-            start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n"),
-    through("matmul with a full tensor", "mm(p, w)",
-            start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n"),
+    through(
+        "masked fill with 0",
+        "masked_fill.Scalar(p, gt.Scalar(w, 0), 0)",
+        maps=(),
+        start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n",
+    ).but("mask", maps=None, xfail=""),
+    through(
+        "masked fill with 1",
+        "masked_fill.Scalar(p, gt.Scalar(w, 0), 1)",
+        maps=(),
+        start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n",
+    ),
+    through(
+        "product with a full tensor",
+        "mul.Tensor(p, w)",
+        start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n",
+    ),
+    through(
+        "division by a full tensor",
+        "div.Tensor(p, w)",
+        start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n",
+    ),
+    through(
+        "division of a full tensor",
+        "div.Tensor(w, p)",
+        maps=(),
+        start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n",
+    ),
+    through(
+        "matmul with a full tensor",
+        "mm(p, w)",
+        start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n",
+    ),
     through("product of two parts", "mul.Tensor(p, p)", maps=()),
     through("sum of two parts of one reduction", "add.Tensor(p, p)"),
-    through("plus a full tensor", "add.Tensor(p, w)", maps=(),
-            start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n"),
+    through(
+        "plus a full tensor",
+        "add.Tensor(p, w)",
+        maps=(),
+        start="x: f32[6, {n}]\nw: f32[6, 6]\nv: f32[{n}, 6]\np = mm(x, v)\n",
+    ),
     through("mean", "mean.dim(p, [0])"),
     through("cumsum", "cumsum(p, 0)"),
     through("maximum", "amax(p, [0])", maps=()),
@@ -52,45 +85,104 @@ SUM_PARTS = (
     through("a cast to integers", "_to_copy(p, dtype='int64')", maps=()),
 )
 MAX_PARTS = (
-    *(through(f, f"{f}(p)", start=MAXI, kind="max") for f in ("exp", "relu", "tanh", "sigmoid", "clone")),
-    *(through(f, f"{f}(p)", start=MAXI, kind="max", maps=()) for f in ("neg", "abs", "cos", "gelu", "reciprocal")),
+    *(
+        through(f, f"{f}(p)", start=MAXI, kind="max")
+        for f in ("exp", "relu", "tanh", "sigmoid", "clone")
+    ),
+    *(
+        through(f, f"{f}(p)", start=MAXI, kind="max", maps=())
+        for f in ("neg", "abs", "cos", "gelu", "reciprocal")
+    ),
     *(through(f"{f}, added up", f"{f}(p)", start=MAXI, maps=()) for f in ("exp", "clone")),
     through("view", "view(p, [2, 2])", start=MAXI, kind="max"),
     through("clamp", "clamp(p, 0.0, 1.0)", start=MAXI, kind="max"),
-    through("positive scale", "mul.Tensor(p, 2)", start=MAXI, kind="max",
-            xfail="refused: a maximum of scaled tensors is not a maximum scaled"),
+    through(
+        "positive scale",
+        "mul.Tensor(p, 2)",
+        start=MAXI,
+        kind="max",
+        xfail="refused: a maximum of scaled tensors is not a maximum scaled",
+    ),
     through("negative scale", "mul.Tensor(p, -2)", start=MAXI, kind="max", maps=()),
     through("zero scale", "mul.Tensor(p, 0)", start=MAXI, kind="max"),
-    through("plus a full tensor", "add.Tensor(p, v)", start=MAXI, kind="max",
-            xfail="refused: a maximum does not pass an addition of a full tensor"),
+    through(
+        "plus a full tensor",
+        "add.Tensor(p, v)",
+        start=MAXI,
+        kind="max",
+        xfail="refused: a maximum does not pass an addition of a full tensor",
+    ),
     through("plus a full tensor, added up", "add.Tensor(p, v)", start=MAXI, maps=()),
     through("times a tensor", "mul.Tensor(p, v)", start=MAXI, kind="max", maps=()),
     through("a sum of maxima", "sum.dim_IntList(p, [0])", start=MAXI, kind="max", maps=()),
     through("a maximum of maxima", "amax(p, [0])", start=MAXI, kind="max"),
     through("a minimum of minima", "amin(p, [0])", start=MAXI.replace("amax", "amin"), kind="min"),
     through("exp of a minimum", "exp(p)", start=MAXI.replace("amax", "amin"), kind="min"),
-    through("a minimum of maxima", "amin(p, [0])", start=MAXI, kind="max", maps=(),
-            xfail="UNSOUND: parts of max pass a min reduction, min max >= max min"),
+    through(
+        "a minimum of maxima",
+        "amin(p, [0])",
+        start=MAXI,
+        kind="max",
+        maps=(),
+        xfail="UNSOUND: parts of max pass a min reduction, min max >= max min",
+    ),
     through("a maximum, reduced by min", "exp(p)", start=MAXI, kind="min", maps=()),
 )
-SOFTMAX = Case("softmax", "x: f32[6, 8]\ny = _softmax(x, 1, False)\nreturn y",
-    "x: f32[3, 8]\ny = _softmax(x, 1, False)\nreturn y")
+SOFTMAX = Case(
+    "softmax",
+    "x: f32[6, 8]\ny = _softmax(x, 1, False)\nreturn y",
+    "x: f32[3, 8]\ny = _softmax(x, 1, False)\nreturn y",
+)
 WHOLE = (
     SOFTMAX,
     SOFTMAX.miss("of a shard", "[3, 8]", "[6, 4]"),
     SOFTMAX.miss("along another dimension", "x, 1", "x, 0"),
-    SOFTMAX.but("gathered first", maps=None, dist='x: f32[6, 4]\ng: f32[8, 6] = all_gather_into_tensor(t(x), 2, "g")\n'
-        "y = _softmax(t(g), 1, False)\nreturn y"),
-    Case("layer norm of a shard", "x: f32[4, 6]\nw: f32[6]\nb: f32[6]\ny = native_layer_norm(x, [6], w, b, 1e-5)[0]\nreturn y",
-        "x: f32[4, 3]\nw: f32[3]\nb: f32[3]\ny = native_layer_norm(x, [3], w, b, 1e-5)[0]\nreturn y", maps=()),
-    Case("cumsum of rows", "x: f32[6, 8]\ny = cumsum(x, 1)\nreturn y", "x: f32[3, 8]\ny = cumsum(x, 1)\nreturn y"),
-    Case("cumsum of a shard", "x: f32[6, 8]\ny = cumsum(x, 1)\nreturn y", "x: f32[6, 4]\ny = cumsum(x, 1)\nreturn y", maps=()),
-    Case("argmax of rows", "x: f32[6, 8]\ny = argmax(x, 1)\nreturn y", "x: f32[3, 8]\ny = argmax(x, 1)\nreturn y"),
-    Case("argmax of a shard", "x: f32[6, 8]\ny = argmax(x, 1)\nreturn y", "x: f32[6, 4]\ny = argmax(x, 1)\nreturn y", maps=()),
-    Case("max and its index", "x: f32[6, 8]\nt = max.dim(x, 1)\nreturn t[0], t[1]",
-        'x: f32[6, 4]\nt = max.dim(x, 1)\nm = all_reduce(t[0], "max", "g")\nreturn m, t[1]', maps=("out",)),
-    Case("silu_and_mul", 'x: f32[5, 16]\ny: f32[5, 8] = kernel("_C.silu_and_mul", out=x, input=x)[1]\nreturn y',
-        'x: f32[5, 8]\ny: f32[5, 4] = kernel("_C.silu_and_mul", out=x, input=x)[1]\nreturn y', maps=()),
+    SOFTMAX.but(
+        "gathered first",
+        maps=None,
+        dist='x: f32[6, 4]\ng: f32[8, 6] = all_gather_into_tensor(t(x), 2, "g")\n'
+        "y = _softmax(t(g), 1, False)\nreturn y",
+    ),
+    Case(
+        "layer norm of a shard",
+        "x: f32[4, 6]\nw: f32[6]\nb: f32[6]\ny = native_layer_norm(x, [6], w, b, 1e-5)[0]\nreturn y",
+        "x: f32[4, 3]\nw: f32[3]\nb: f32[3]\ny = native_layer_norm(x, [3], w, b, 1e-5)[0]\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "cumsum of rows",
+        "x: f32[6, 8]\ny = cumsum(x, 1)\nreturn y",
+        "x: f32[3, 8]\ny = cumsum(x, 1)\nreturn y",
+    ),
+    Case(
+        "cumsum of a shard",
+        "x: f32[6, 8]\ny = cumsum(x, 1)\nreturn y",
+        "x: f32[6, 4]\ny = cumsum(x, 1)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "argmax of rows",
+        "x: f32[6, 8]\ny = argmax(x, 1)\nreturn y",
+        "x: f32[3, 8]\ny = argmax(x, 1)\nreturn y",
+    ),
+    Case(
+        "argmax of a shard",
+        "x: f32[6, 8]\ny = argmax(x, 1)\nreturn y",
+        "x: f32[6, 4]\ny = argmax(x, 1)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "max and its index",
+        "x: f32[6, 8]\nt = max.dim(x, 1)\nreturn t[0], t[1]",
+        'x: f32[6, 4]\nt = max.dim(x, 1)\nm = all_reduce(t[0], "max", "g")\nreturn m, t[1]',
+        maps=("out",),
+    ),
+    Case(
+        "silu_and_mul",
+        'x: f32[5, 16]\ny: f32[5, 8] = kernel("_C.silu_and_mul", out=x, input=x)[1]\nreturn y',
+        'x: f32[5, 8]\ny: f32[5, 4] = kernel("_C.silu_and_mul", out=x, input=x)[1]\nreturn y',
+        maps=(),
+    ),
 )
 ATTRIBUTES = (
     ("leaky_relu", "leaky_relu(x, 0.1)", "0.1", "0.2"),
@@ -123,18 +215,56 @@ def attribute(name: str, call: str, old: str, new: str) -> tuple[Case, Case]:
     return case, case.miss("differs", shown, wrong)
 
 
-FOREIGN = Case("uninterpreted: replicas", "x: f32[8, 3]\ny: f32[8, 3] = my.f(x)\nreturn y", "x: f32[8, 3]\ny: f32[8, 3] = my.f(x)\nreturn y")
-PLACES = Case("uninterpreted: results", "x: f32[8]\nt = my.f(x)\na: f32[8] = t[0]\nb: f32[8] = t[1]\ny = sub.Tensor(a, b)\nreturn y",
-    "x: f32[8]\nt = my.f(x)\na: f32[8] = t[0]\nb: f32[8] = t[1]\ny = sub.Tensor(a, b)\nreturn y")
-DRAWS = Case("two random operators", "x: f32[8]\nz: f32[8]\na = native_dropout(x, 0.1, True)[0]\nb = native_dropout(z, 0.1, True)[0]\nreturn a, b",
-    "x: f32[4]\nz: f32[4]\na = native_dropout(x, 0.1, True)[0]\nb = native_dropout(z, 0.1, True)[0]\nreturn a, b")
+FOREIGN = Case(
+    "uninterpreted: replicas",
+    "x: f32[8, 3]\ny: f32[8, 3] = my.f(x)\nreturn y",
+    "x: f32[8, 3]\ny: f32[8, 3] = my.f(x)\nreturn y",
+)
+PLACES = Case(
+    "uninterpreted: results",
+    "x: f32[8]\nt = my.f(x)\na: f32[8] = t[0]\nb: f32[8] = t[1]\ny = sub.Tensor(a, b)\nreturn y",
+    "x: f32[8]\nt = my.f(x)\na: f32[8] = t[0]\nb: f32[8] = t[1]\ny = sub.Tensor(a, b)\nreturn y",
+)
+DRAWS = Case(
+    "two random operators",
+    "x: f32[8]\nz: f32[8]\na = native_dropout(x, 0.1, True)[0]\nb = native_dropout(z, 0.1, True)[0]\nreturn a, b",
+    "x: f32[4]\nz: f32[4]\na = native_dropout(x, 0.1, True)[0]\nb = native_dropout(z, 0.1, True)[0]\nreturn a, b",
+)
 CASTS = (
-    Case("cast between floats", "x: f32[8]\ny: f16[8] = _to_copy(x, dtype='float16')\nreturn y", "x: f32[4]\ny = clone(x)\nreturn y"),
-    Case("cast to integers", "x: f32[8]\ny: i64[8] = _to_copy(x, dtype='int64')\nreturn y", "x: f32[4]\ny: i64[4] = _to_copy(x, dtype='int64')\nreturn y"),
-    Case("cast to integers on one side", "x: f32[8]\ny: i64[8] = _to_copy(x, dtype='int64')\nreturn y", "x: f32[4]\ny = clone(x)\nreturn y", maps=()),
-    Case("cast to integers and back", "x: f32[8]\ni: i64[8] = _to_copy(x, dtype='int64')\ny: f32[8] = _to_copy(i, dtype='float32')\nreturn y", "x: f32[4]\ny = clone(x)\nreturn y", maps=()),
-    Case("cast to booleans on one side", "x: f32[8]\ny: b[8] = _to_copy(x, dtype='bool')\nreturn y", "x: f32[4]\ny = clone(x)\nreturn y", maps=()),
-    Case("clone to integers on one side", "x: f32[8]\ny: i64[8] = clone(x)\nreturn y", "x: f32[4]\ny = clone(x)\nreturn y", maps=()),
+    Case(
+        "cast between floats",
+        "x: f32[8]\ny: f16[8] = _to_copy(x, dtype='float16')\nreturn y",
+        "x: f32[4]\ny = clone(x)\nreturn y",
+    ),
+    Case(
+        "cast to integers",
+        "x: f32[8]\ny: i64[8] = _to_copy(x, dtype='int64')\nreturn y",
+        "x: f32[4]\ny: i64[4] = _to_copy(x, dtype='int64')\nreturn y",
+    ),
+    Case(
+        "cast to integers on one side",
+        "x: f32[8]\ny: i64[8] = _to_copy(x, dtype='int64')\nreturn y",
+        "x: f32[4]\ny = clone(x)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "cast to integers and back",
+        "x: f32[8]\ni: i64[8] = _to_copy(x, dtype='int64')\ny: f32[8] = _to_copy(i, dtype='float32')\nreturn y",
+        "x: f32[4]\ny = clone(x)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "cast to booleans on one side",
+        "x: f32[8]\ny: b[8] = _to_copy(x, dtype='bool')\nreturn y",
+        "x: f32[4]\ny = clone(x)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "clone to integers on one side",
+        "x: f32[8]\ny: i64[8] = clone(x)\nreturn y",
+        "x: f32[4]\ny = clone(x)\nreturn y",
+        maps=(),
+    ),
 )
 LINEAR = """
 [[operator]]
@@ -148,56 +278,158 @@ target = "my.project"
 rule = "... h -> ... h"
 linear = [0]
 """
-USER = Case("an operator of a user's file", "x: f32[8, 6]\nw: f32[6]\ny: f32[8, 6] = my.norm(x, w)\nreturn y",
-    "x: f32[4, 6]\nw: f32[6]\ny: f32[4, 6] = my.norm(x, w)\nreturn y", operators=LINEAR)
-PROJECT = Case("a linear operator of a user's file", "x: f32[4, 8]\nv: f32[8, 6]\ny: f32[4, 6] = my.project(mm(x, v), 3)\nreturn y",
-    'x: f32[4, 4]\nv: f32[4, 6]\nz: f32[4, 6] = my.project(mm(x, v), 3)\ny = all_reduce(z, "sum", "g")\nreturn y', operators=LINEAR)
+USER = Case(
+    "an operator of a user's file",
+    "x: f32[8, 6]\nw: f32[6]\ny: f32[8, 6] = my.norm(x, w)\nreturn y",
+    "x: f32[4, 6]\nw: f32[6]\ny: f32[4, 6] = my.norm(x, w)\nreturn y",
+    operators=LINEAR,
+)
+PROJECT = Case(
+    "a linear operator of a user's file",
+    "x: f32[4, 8]\nv: f32[8, 6]\ny: f32[4, 6] = my.project(mm(x, v), 3)\nreturn y",
+    'x: f32[4, 4]\nv: f32[4, 6]\nz: f32[4, 6] = my.project(mm(x, v), 3)\ny = all_reduce(z, "sum", "g")\nreturn y',
+    operators=LINEAR,
+)
 SWAPPED = "x: f32[{n}]\nz: f32[{n}]\ny = maximum({ab})\nreturn y"
 OTHERS = (
     FOREIGN,
     FOREIGN.miss("shards", "[8, 3]", "[4, 3]"),
     FOREIGN.miss("other operand", "my.f(x)", "my.f(neg(x))"),
-    FOREIGN.miss("transposed operand", "x: f32[8, 3]\ny: f32[8, 3] = my.f(x)", "x: f32[3, 8]\ny: f32[8, 3] = my.f(t(x))",
-        seq="x: f32[8, 3]\ny: f32[8, 3] = my.f(x)\nreturn y", relate={"x": []}),
+    FOREIGN.miss(
+        "transposed operand",
+        "x: f32[8, 3]\ny: f32[8, 3] = my.f(x)",
+        "x: f32[3, 8]\ny: f32[8, 3] = my.f(t(x))",
+        seq="x: f32[8, 3]\ny: f32[8, 3] = my.f(x)\nreturn y",
+        relate={"x": []},
+    ),
     PLACES,
     PLACES.miss("exchanged", "sub.Tensor(a, b)", "sub.Tensor(b, a)"),
     PLACES.miss("one twice", "sub.Tensor(a, b)", "sub.Tensor(a, neg(a))"),
     DRAWS,
-    DRAWS.miss("in another order", "a = native_dropout(x, 0.1, True)[0]\nb = native_dropout(z, 0.1, True)[0]",
-        "b = native_dropout(z, 0.1, True)[0]\na = native_dropout(x, 0.1, True)[0]"),
-    DRAWS.miss("one draw for both", "native_dropout(z, 0.1, True)[0]", "native_dropout(x, 0.1, True)[0]", maps=("a",)),
+    DRAWS.miss(
+        "in another order",
+        "a = native_dropout(x, 0.1, True)[0]\nb = native_dropout(z, 0.1, True)[0]",
+        "b = native_dropout(z, 0.1, True)[0]\na = native_dropout(x, 0.1, True)[0]",
+    ),
+    DRAWS.miss(
+        "one draw for both",
+        "native_dropout(z, 0.1, True)[0]",
+        "native_dropout(x, 0.1, True)[0]",
+        maps=("a",),
+    ),
     *CASTS,
     USER,
     USER.but("unknown without it", operators=""),
     USER.miss("another attribute", "my.norm(x, w)", "my.norm(x, w, 1)"),
-    USER.miss("its whole dimension cut", "x: f32[4, 6]\nw: f32[6]\ny: f32[4, 6]", "x: f32[8, 3]\nw: f32[3]\ny: f32[8, 3]"),
+    USER.miss(
+        "its whole dimension cut",
+        "x: f32[4, 6]\nw: f32[6]\ny: f32[4, 6]",
+        "x: f32[8, 3]\nw: f32[3]\ny: f32[8, 3]",
+    ),
     PROJECT,
     PROJECT.but("not declared linear", operators=LINEAR.replace("linear = [0]", "")),
-    PROJECT.but("in one row with an unknown key", operators=LINEAR + "sharding = 1\n", error="unknown key"),
-    Case("maximum, swapped", SWAPPED.format(n=8, ab="x, z"), SWAPPED.format(n=4, ab="z, x"),
-         xfail="refused: elementwise operators of the table are not swapped"),
-    Case("subtraction, swapped", SWAPPED.format(n=8, ab="x, z").replace("maximum", "sub.Tensor"), SWAPPED.format(n=4, ab="z, x").replace("maximum", "sub.Tensor"), maps=()),
-    Case("masked with -inf", "x: f32[8]\nm: b[8]\ny = masked_fill.Scalar(x, m, -inf)\nreturn y", "x: f32[4]\nm: b[4]\ny = masked_fill.Scalar(x, m, -inf)\nreturn y",
-         xfail="refused: a fill with infinity is uninterpreted"),
-    Case("masked with -inf and inf", "x: f32[8]\nm: b[8]\ny = masked_fill.Scalar(x, m, -inf)\nreturn y", "x: f32[4]\nm: b[4]\ny = masked_fill.Scalar(x, m, inf)\nreturn y", maps=()),
-    Case("infinity as a number", "x: f32[8]\ny = maximum(x, full_like(x, -inf))\nreturn y", "x: f32[4]\ny = maximum(x, full_like(x, -inf))\nreturn y"),
-    Case("where with -inf", "x: f32[8]\nm: b[8]\ny = where.ScalarOther(m, x, -inf)\nreturn y", "x: f32[4]\nm: b[4]\ny = where.ScalarOther(m, x, -inf)\nreturn y",
-         xfail="crash: OverflowError, infinity is no ratio"),
-    Case("broadcast on one side only", "x: f32[8, 4]\nz: f32[4]\ny = mul.Tensor(x, z)\nreturn y", "x: f32[4, 4]\nz: f32[4]\ny = mul.Tensor(x, view(z, [4, 1]))\nreturn y", maps=()),
-    Case("broadcast on both sides", "x: f32[8, 4]\nz: f32[4]\ny = mul.Tensor(x, z)\nreturn y", "x: f32[4, 4]\nz: f32[4]\ny = mul.Tensor(x, z)\nreturn y"),
-    Case("shards of the operands do not meet", "x: f32[8]\nz: f32[8]\ny = mul.Tensor(x, z)\nreturn y", "x: f32[4]\nz: f32[4]\ny = mul.Tensor(x, z)\nreturn y",
-        relate={"z": [row(r, "z", seq_box=[[4 - 4 * r, 8 - 4 * r]]) for r in range(2)]}, maps=()),
-    Case("matmul: contracted shards do not meet", "x: f32[4, 8]\nw: f32[8, 6]\ny = mm(x, w)\nreturn y",
+    PROJECT.but(
+        "in one row with an unknown key", operators=LINEAR + "sharding = 1\n", error="unknown key"
+    ),
+    Case(
+        "maximum, swapped",
+        SWAPPED.format(n=8, ab="x, z"),
+        SWAPPED.format(n=4, ab="z, x"),
+        xfail="refused: elementwise operators of the table are not swapped",
+    ),
+    Case(
+        "subtraction, swapped",
+        SWAPPED.format(n=8, ab="x, z").replace("maximum", "sub.Tensor"),
+        SWAPPED.format(n=4, ab="z, x").replace("maximum", "sub.Tensor"),
+        maps=(),
+    ),
+    Case(
+        "masked with -inf",
+        "x: f32[8]\nm: b[8]\ny = masked_fill.Scalar(x, m, -inf)\nreturn y",
+        "x: f32[4]\nm: b[4]\ny = masked_fill.Scalar(x, m, -inf)\nreturn y",
+        xfail="refused: a fill with infinity is uninterpreted",
+    ),
+    Case(
+        "masked with -inf and inf",
+        "x: f32[8]\nm: b[8]\ny = masked_fill.Scalar(x, m, -inf)\nreturn y",
+        "x: f32[4]\nm: b[4]\ny = masked_fill.Scalar(x, m, inf)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "infinity as a number",
+        "x: f32[8]\ny = maximum(x, full_like(x, -inf))\nreturn y",
+        "x: f32[4]\ny = maximum(x, full_like(x, -inf))\nreturn y",
+    ),
+    Case(
+        "where with -inf",
+        "x: f32[8]\nm: b[8]\ny = where.ScalarOther(m, x, -inf)\nreturn y",
+        "x: f32[4]\nm: b[4]\ny = where.ScalarOther(m, x, -inf)\nreturn y",
+        xfail="crash: OverflowError, infinity is no ratio",
+    ),
+    Case(
+        "broadcast on one side only",
+        "x: f32[8, 4]\nz: f32[4]\ny = mul.Tensor(x, z)\nreturn y",
+        "x: f32[4, 4]\nz: f32[4]\ny = mul.Tensor(x, view(z, [4, 1]))\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "broadcast on both sides",
+        "x: f32[8, 4]\nz: f32[4]\ny = mul.Tensor(x, z)\nreturn y",
+        "x: f32[4, 4]\nz: f32[4]\ny = mul.Tensor(x, z)\nreturn y",
+    ),
+    Case(
+        "shards of the operands do not meet",
+        "x: f32[8]\nz: f32[8]\ny = mul.Tensor(x, z)\nreturn y",
+        "x: f32[4]\nz: f32[4]\ny = mul.Tensor(x, z)\nreturn y",
+        relate={"z": [row(r, "z", seq_box=[[4 - 4 * r, 8 - 4 * r]]) for r in range(2)]},
+        maps=(),
+    ),
+    Case(
+        "matmul: contracted shards do not meet",
+        "x: f32[4, 8]\nw: f32[8, 6]\ny = mm(x, w)\nreturn y",
         'x: f32[4, 4]\nw: f32[4, 6]\ny = all_reduce(mm(x, w), "sum", "g")\nreturn y',
-        relate={"w": [row(r, "w", seq_box=[[4 - 4 * r, 8 - 4 * r], [0, 6]]) for r in range(2)]}, maps=()),
-    Case("matmul, swapped and transposed", "x: f32[4, 8]\nw: f32[8, 6]\ny = mm(x, w)\nreturn y", "x: f32[2, 8]\nw: f32[8, 6]\ny = t(mm(t(w), t(x)))\nreturn y"),
-    Case("uninitialised memory", "x: f32[4]\ne: f32[4] = empty([4])\ny = add.Tensor(x, e)\nreturn y, e", "x: f32[4]\ne: f32[4] = empty([4])\ny = add.Tensor(x, e)\nreturn y, e", maps=()),
-    Case("uninitialised memory times 0", "x: f32[4]\ne: f32[4] = empty([4])\ny = add.Tensor(x, mul.Tensor(e, 0))\nreturn y", "x: f32[4]\ny = clone(x)\nreturn y"),
-    Case("arange", "x: f32[6]\na: i64[6] = arange(6)\ny = mul.Tensor(x, a)\nreturn y", "x: f32[6]\na: i64[6] = arange(6)\ny = mul.Tensor(x, a)\nreturn y"),
-    Case("arange without the offset of the rank", "x: f32[6]\na: i64[6] = arange(6)\ny = mul.Tensor(x, a)\nreturn y", "x: f32[3]\na: i64[3] = arange(3)\ny = mul.Tensor(x, a)\nreturn y", maps=()),
-    Case("arange with another start", "x: f32[6]\na: i64[6] = arange.start(0, 6)\ny = mul.Tensor(x, a)\nreturn y", "x: f32[6]\na: i64[6] = arange.start(1, 7)\ny = mul.Tensor(x, a)\nreturn y", maps=()),
-    Case("arange with the offset of the rank", "x: f32[6]\na: i64[6] = arange.start(0, 6)\ny = mul.Tensor(x, a)\nreturn y", "x: f32[3]\na: i64[3] = arange.start(3 * rank, 3 * rank + 3)\ny = mul.Tensor(x, a)\nreturn y",
-        xfail="refused: a range that begins at the offset of the rank"),
+        relate={"w": [row(r, "w", seq_box=[[4 - 4 * r, 8 - 4 * r], [0, 6]]) for r in range(2)]},
+        maps=(),
+    ),
+    Case(
+        "matmul, swapped and transposed",
+        "x: f32[4, 8]\nw: f32[8, 6]\ny = mm(x, w)\nreturn y",
+        "x: f32[2, 8]\nw: f32[8, 6]\ny = t(mm(t(w), t(x)))\nreturn y",
+    ),
+    Case(
+        "uninitialised memory",
+        "x: f32[4]\ne: f32[4] = empty([4])\ny = add.Tensor(x, e)\nreturn y, e",
+        "x: f32[4]\ne: f32[4] = empty([4])\ny = add.Tensor(x, e)\nreturn y, e",
+        maps=(),
+    ),
+    Case(
+        "uninitialised memory times 0",
+        "x: f32[4]\ne: f32[4] = empty([4])\ny = add.Tensor(x, mul.Tensor(e, 0))\nreturn y",
+        "x: f32[4]\ny = clone(x)\nreturn y",
+    ),
+    Case(
+        "arange",
+        "x: f32[6]\na: i64[6] = arange(6)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[6]\na: i64[6] = arange(6)\ny = mul.Tensor(x, a)\nreturn y",
+    ),
+    Case(
+        "arange without the offset of the rank",
+        "x: f32[6]\na: i64[6] = arange(6)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[3]\na: i64[3] = arange(3)\ny = mul.Tensor(x, a)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "arange with another start",
+        "x: f32[6]\na: i64[6] = arange.start(0, 6)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[6]\na: i64[6] = arange.start(1, 7)\ny = mul.Tensor(x, a)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "arange with the offset of the rank",
+        "x: f32[6]\na: i64[6] = arange.start(0, 6)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[3]\na: i64[3] = arange.start(3 * rank, 3 * rank + 3)\ny = mul.Tensor(x, a)\nreturn y",
+        xfail="refused: a range that begins at the offset of the rank",
+    ),
 )
 
 

@@ -61,19 +61,95 @@ SHIFTED = DTENSOR.replace(
 )
 FORMS = {"Megatron": MEGATRON, "vLLM": VLLM, "DTensor": DTENSOR, "DTensor on shifted ids": SHIFTED}
 MISTAKES = (
-    ("fill is not 0", {"Megatron": ("none: f32[()] = const(0)", "none: f32[()] = const(1)"), "*": ("(mask, -1), 0)", "(mask, -1), 1)")}),
+    (
+        "fill is not 0",
+        {
+            "Megatron": ("none: f32[()] = const(0)", "none: f32[()] = const(1)"),
+            "*": ("(mask, -1), 0)", "(mask, -1), 1)"),
+        },
+    ),
     ("rows outside are not cleared", {"*": ("all_reduce(kept,", "all_reduce(rows,")}),
-    ("lower bound off by one", {"Megatron": ("lt.Scalar(ids, 6 * rank)", "lt.Scalar(ids, 6 * rank + 1)"), "vLLM": ("ge.Scalar(ids, 6 * rank)", "ge.Scalar(ids, 6 * rank + 1)"),
-        "DTensor": ("lt.Scalar(ids, 6 * rank)", "lt.Scalar(ids, 6 * rank + 1)"), "DTensor on shifted ids": ("lt.Scalar(local, 0)", "lt.Scalar(local, 1)")}),
-    ("upper bound off by one", {"DTensor on shifted ids": ("ge.Scalar(local, 6)", "ge.Scalar(local, 5)"), "*": ("6 * rank + 6", "6 * rank + 5")}),
-    ("upper bound one too high", {"DTensor on shifted ids": ("ge.Scalar(local, 6)", "ge.Scalar(local, 7)"), "*": ("6 * rank + 6", "6 * rank + 7")}),
-    ("gt for ge", {"vLLM": ("ge.Scalar(ids, 6 * rank)", "gt.Scalar(ids, 6 * rank)"), "*": ("ge.Scalar", "gt.Scalar")}),
-    ("the offset of the next rank", {"vLLM": ("mul.Tensor(inside, 6 * rank)", "mul.Tensor(inside, 6 * rank + 6)"), "Megatron": ("sub.Tensor(clone(ids), 6 * rank)", "sub.Tensor(clone(ids), 6 * rank + 6)"), "*": ("sub.Tensor(ids, 6 * rank)", "sub.Tensor(ids, 6 * rank + 6)")}),
-    ("no offset", {"vLLM": ("mul.Tensor(inside, 6 * rank)", "mul.Tensor(inside, 0)"), "Megatron": ("sub.Tensor(clone(ids), 6 * rank)", "clone(ids)"), "DTensor": ("sub.Tensor(ids, 6 * rank)", "clone(ids)"), "DTensor on shifted ids": ("sub.Tensor(ids, 6 * rank)", "clone(ids)")}),
-    ("clamped to a row outside", {"vLLM": ("offset: i64[3, 5] = add.Tensor(shift, more)", "offset: i64[3, 5] = add.Tensor(add.Tensor(shift, more), -6)"), "*": ("zero: i64[()] = const(0)", "zero: i64[()] = const(6)")}),
-    ("and for or", {"vLLM": ("bitwise_and.Tensor(ge.Scalar(ids, 6 * rank), lt.", "bitwise_or.Tensor(ge.Scalar(ids, 6 * rank), lt."), "*": ("bitwise_or", "bitwise_and")}),
-    ("mask the other way round", {"vLLM": ("bitwise_not(valid)", "clone(valid)"), "*": ("kept =", "mask: b[3, 5] = bitwise_not(mask)\nkept =")}),
-    ("mask of other ids", {"*": ("kept =", "u: b[3, 5] = view(t(mask), [3, 5])\nmask: b[3, 5] = clone(u)\nkept =")}),
+    (
+        "lower bound off by one",
+        {
+            "Megatron": ("lt.Scalar(ids, 6 * rank)", "lt.Scalar(ids, 6 * rank + 1)"),
+            "vLLM": ("ge.Scalar(ids, 6 * rank)", "ge.Scalar(ids, 6 * rank + 1)"),
+            "DTensor": ("lt.Scalar(ids, 6 * rank)", "lt.Scalar(ids, 6 * rank + 1)"),
+            "DTensor on shifted ids": ("lt.Scalar(local, 0)", "lt.Scalar(local, 1)"),
+        },
+    ),
+    (
+        "upper bound off by one",
+        {
+            "DTensor on shifted ids": ("ge.Scalar(local, 6)", "ge.Scalar(local, 5)"),
+            "*": ("6 * rank + 6", "6 * rank + 5"),
+        },
+    ),
+    (
+        "upper bound one too high",
+        {
+            "DTensor on shifted ids": ("ge.Scalar(local, 6)", "ge.Scalar(local, 7)"),
+            "*": ("6 * rank + 6", "6 * rank + 7"),
+        },
+    ),
+    (
+        "gt for ge",
+        {
+            "vLLM": ("ge.Scalar(ids, 6 * rank)", "gt.Scalar(ids, 6 * rank)"),
+            "*": ("ge.Scalar", "gt.Scalar"),
+        },
+    ),
+    (
+        "the offset of the next rank",
+        {
+            "vLLM": ("mul.Tensor(inside, 6 * rank)", "mul.Tensor(inside, 6 * rank + 6)"),
+            "Megatron": (
+                "sub.Tensor(clone(ids), 6 * rank)",
+                "sub.Tensor(clone(ids), 6 * rank + 6)",
+            ),
+            "*": ("sub.Tensor(ids, 6 * rank)", "sub.Tensor(ids, 6 * rank + 6)"),
+        },
+    ),
+    (
+        "no offset",
+        {
+            "vLLM": ("mul.Tensor(inside, 6 * rank)", "mul.Tensor(inside, 0)"),
+            "Megatron": ("sub.Tensor(clone(ids), 6 * rank)", "clone(ids)"),
+            "DTensor": ("sub.Tensor(ids, 6 * rank)", "clone(ids)"),
+            "DTensor on shifted ids": ("sub.Tensor(ids, 6 * rank)", "clone(ids)"),
+        },
+    ),
+    (
+        "clamped to a row outside",
+        {
+            "vLLM": (
+                "offset: i64[3, 5] = add.Tensor(shift, more)",
+                "offset: i64[3, 5] = add.Tensor(add.Tensor(shift, more), -6)",
+            ),
+            "*": ("zero: i64[()] = const(0)", "zero: i64[()] = const(6)"),
+        },
+    ),
+    (
+        "and for or",
+        {
+            "vLLM": (
+                "bitwise_and.Tensor(ge.Scalar(ids, 6 * rank), lt.",
+                "bitwise_or.Tensor(ge.Scalar(ids, 6 * rank), lt.",
+            ),
+            "*": ("bitwise_or", "bitwise_and"),
+        },
+    ),
+    (
+        "mask the other way round",
+        {
+            "vLLM": ("bitwise_not(valid)", "clone(valid)"),
+            "*": ("kept =", "mask: b[3, 5] = bitwise_not(mask)\nkept ="),
+        },
+    ),
+    (
+        "mask of other ids",
+        {"*": ("kept =", "u: b[3, 5] = view(t(mask), [3, 5])\nmask: b[3, 5] = clone(u)\nkept =")},
+    ),
     ("without the all-reduce", {"*": ("return y", "return kept")}),
 )
 
@@ -85,27 +161,80 @@ def cases() -> list[Case]:
         case = Case(form, SEQ.format(n=18), text, ranks=3)
         found.append(case)
         found += [case.miss(what, *(how.get(form) or how["*"])) for what, how in MISTAKES]
-        found.append(case.but("clamped to another row inside", maps=None, dist=text.replace("zero: i64[()] = const(0)", "zero: i64[()] = const(3)")) if form != "vLLM"
-            else case.but("as it is, once more", maps=None))
+        found.append(
+            case.but(
+                "clamped to another row inside",
+                maps=None,
+                dist=text.replace("zero: i64[()] = const(0)", "zero: i64[()] = const(3)"),
+            )
+            if form != "vLLM"
+            else case.but("as it is, once more", maps=None)
+        )
         shards = [[6, 12], [0, 6], [12, 18]]
-        found.append(case.but("shards exchanged", relate={"w": [row(r, "w", seq_box=[shards[r], [0, 4]]) for r in range(3)]}))
+        found.append(
+            case.but(
+                "shards exchanged",
+                relate={"w": [row(r, "w", seq_box=[shards[r], [0, 4]]) for r in range(3)]},
+            )
+        )
         # a table of more rows than the mask lets through, and of fewer
         for rows, what in ((7, "shard longer than the mask"), (5, "shard shorter than the mask")):
             low = [min(6 * r, 18 - rows) for r in range(3)]
-            found.append(case.but(what, dist=text.replace("f32[6, 4]", f"f32[{rows}, 4]"),
-                relate={"w": [row(r, "w", seq_box=[[low[r], low[r] + rows], [0, 4]]) for r in range(3)]}))
+            found.append(
+                case.but(
+                    what,
+                    dist=text.replace("f32[6, 4]", f"f32[{rows}, 4]"),
+                    relate={
+                        "w": [
+                            row(r, "w", seq_box=[[low[r], low[r] + rows], [0, 4]]) for r in range(3)
+                        ]
+                    },
+                )
+            )
         found.append(case.but("table of 19 rows", seq=SEQ.format(n=19)))
-    odd = MEGATRON.replace("6 * rank + 6", "min(7 * rank + 7, 20)").replace("6 * rank", "7 * rank")
-    found.append(Case("odd vocabulary", SEQ.format(n=20), odd.replace("f32[6, 4]", "f32[7 - (rank == 2), 4]"), ranks=3))
+    odd = MEGATRON.replace("6 * rank + 6", "7 * rank + 7 - (rank == 2)").replace(
+        "6 * rank", "7 * rank"
+    )
+    found.append(
+        Case(
+            "odd vocabulary",
+            SEQ.format(n=20),
+            odd.replace("f32[6, 4]", "f32[7 - (rank == 2), 4]"),
+            ranks=3,
+        )
+    )
     return found
 
 
 ASIDE = (
-    Case("lookup in a replica", "ids: i64[6]\nw: f32[7, 4]\ny = embedding(w, ids)\nreturn y", "ids: i64[3]\nw: f32[7, 4]\ny = embedding(w, ids)\nreturn y"),
-    Case("lookup in a shard of the columns", "ids: i64[6]\nw: f32[7, 4]\ny = embedding(w, ids)\nreturn y", "ids: i64[6]\nw: f32[7, 2]\ny = embedding(w, ids)\nreturn y"),
-    Case("lookup in a shard of the rows", "ids: i64[6]\nw: f32[8, 4]\ny = embedding(w, ids)\nreturn y", "ids: i64[6]\nw: f32[4, 4]\ny = embedding(w, ids)\nreturn y", maps=()),
-    Case("lookup of other ids", "ids: i64[6]\nw: f32[7, 4]\ny = embedding(w, ids)\nreturn y", "ids: i64[6]\nw: f32[7, 4]\ny = embedding(w, add.Tensor(ids, 1))\nreturn y", maps=()),
-    Case("lookup of scaled ids", "ids: i64[6]\nw: f32[7, 4]\ny = mul.Tensor(embedding(w, ids), 2)\nreturn y", "ids: i64[6]\nw: f32[7, 4]\ny = embedding(w, mul.Tensor(ids, 2))\nreturn y", maps=()),
+    Case(
+        "lookup in a replica",
+        "ids: i64[6]\nw: f32[7, 4]\ny = embedding(w, ids)\nreturn y",
+        "ids: i64[3]\nw: f32[7, 4]\ny = embedding(w, ids)\nreturn y",
+    ),
+    Case(
+        "lookup in a shard of the columns",
+        "ids: i64[6]\nw: f32[7, 4]\ny = embedding(w, ids)\nreturn y",
+        "ids: i64[6]\nw: f32[7, 2]\ny = embedding(w, ids)\nreturn y",
+    ),
+    Case(
+        "lookup in a shard of the rows",
+        "ids: i64[6]\nw: f32[8, 4]\ny = embedding(w, ids)\nreturn y",
+        "ids: i64[6]\nw: f32[4, 4]\ny = embedding(w, ids)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "lookup of other ids",
+        "ids: i64[6]\nw: f32[7, 4]\ny = embedding(w, ids)\nreturn y",
+        "ids: i64[6]\nw: f32[7, 4]\ny = embedding(w, add.Tensor(ids, 1))\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "lookup of scaled ids",
+        "ids: i64[6]\nw: f32[7, 4]\ny = mul.Tensor(embedding(w, ids), 2)\nreturn y",
+        "ids: i64[6]\nw: f32[7, 4]\ny = embedding(w, mul.Tensor(ids, 2))\nreturn y",
+        maps=(),
+    ),
 )
 
 
