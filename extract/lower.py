@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -172,7 +172,7 @@ def _item(ctx: Context, node: Node) -> Value:
         return of.get(place)
     if isinstance(of, tuple) and isinstance(place, int) and -len(of) <= place < len(of):
         return of[place]
-    if isinstance(of, tuple):
+    if isinstance(of, tuple) and of:
         raise InputError(f"item {place!r} of {len(of)} results", ctx.where(), "capture it again")
     return None
 
@@ -196,8 +196,6 @@ def _operator(ctx: Context, node: Node, name: str) -> Value:
 
 
 def _renamed(node: Node, name: str) -> Node:
-    from dataclasses import replace
-
     overload = kernel_of(node).rpartition(".")[2] if node.target.count(".") > 1 else "default"
     return replace(node, target=f"{name}.{overload}")
 

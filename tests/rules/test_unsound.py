@@ -91,7 +91,7 @@ CASES = (
     ),
     Case(
         "dropout of a repeated tensor",
-        "x: f32[8]\ny = native_dropout(expand(x, [4, 8]), 0.5, True)[0]\nreturn y",
+        "x: f32[8]\nd = native_dropout(expand(x, [4, 8]), 0.5, True)\ny: f32[4, 8] = d[0]\nreturn y",
         "x: f32[8]\ny = expand(native_dropout(x, 0.5, True)[0], [4, 8])\nreturn y",
         maps=(),
     ),
