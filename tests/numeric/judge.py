@@ -83,31 +83,28 @@ def outputs_right(program: Program, execution: Execution) -> bool:
 
 
 def rebuilt(seq: Array, pieces: Sequence[Array]) -> bool:
-    """Is every piece a range of ``seq`` along one dimension, and do they cover it?"""
-    if all(p.shape == seq.shape for p in pieces):
-        return bool(pieces) and all(agrees(p, seq) for p in pieces)
-    for dim in range(seq.ndim):
-        covered = np.zeros(seq.shape[dim], bool)
-        for piece in pieces:
-            if piece.ndim != seq.ndim:
+    """Are the pieces made of slices of ``seq`` along one dimension, and do these cover it?"""
+    if all(p.shape == seq.shape and agrees(p, seq) for p in pieces):
+        return bool(pieces)
+    return any(_covered(seq, pieces, dim) for dim in range(seq.ndim))
+
+
+def _covered(seq: Array, pieces: Sequence[Array], dim: int) -> bool:
+    slices = np.moveaxis(seq, dim, 0)
+    found: set[int] = set()
+    for piece in pieces:
+        if piece.ndim != seq.ndim:
+            return False
+        for one in np.moveaxis(piece, dim, 0):
+            same = {
+                i
+                for i, other in enumerate(slices)
+                if one.shape == other.shape and agrees(one, other)
+            }
+            if not same:
                 return False
-            lo = _place(seq, piece, dim)
-            if lo is None:
-                break
-            covered[lo : lo + piece.shape[dim]] = True
-        else:
-            if covered.all():
-                return True
-    return False
-
-
-def _place(seq: Array, piece: Array, dim: int) -> int | None:
-    n = piece.shape[dim]
-    for lo in range(seq.shape[dim] - n + 1):
-        part = seq.take(range(lo, lo + n), dim)
-        if part.shape == piece.shape and agrees(part, piece):
-            return lo
-    return None
+            found |= same
+    return len(found) == seq.shape[dim]
 
 
 def truth(program: Program, seed: int, draws: int = 4) -> tuple[bool, list[Execution]]:

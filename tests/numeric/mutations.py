@@ -182,6 +182,10 @@ def shift_input(program: Program, rng: random.Random) -> str | None:
 def wrong_tensor(program: Program, rng: random.Random) -> str | None:
     """An operator is fed another tensor of the same shape and dtype."""
 
+    def used(node: Json) -> list[str]:
+        called = node["op"] == "call_function"
+        return references([node["args"], node["kwargs"]]) if called else []
+
     def others(graph: Json, node: Json, name: str) -> list[str]:
         earlier = []
         (old,) = (n for n in graph["nodes"] if n["name"] == name)
@@ -194,16 +198,15 @@ def wrong_tensor(program: Program, rng: random.Random) -> str | None:
         return earlier
 
     def accept(graph: Json, node: Json) -> bool:
-        used = references(node.get("args")) if node["op"] == "call_function" else []
-        return any(others(graph, node, name) for name in used)
+        return any(others(graph, node, name) for name in used(node))
 
     done = []
     chosen: tuple[str, str] | None = None
     for where, graph, node in alike(program, rng, accept):
         if chosen is None:
-            old = rng.choice([n for n in references(node["args"]) if others(graph, node, n)])
+            old = rng.choice([n for n in used(node) if others(graph, node, n)])
             chosen = old, rng.choice(others(graph, node, old))
-        node["args"] = _replaced(node["args"], *chosen)
+        node["args"], node["kwargs"] = _replaced([node["args"], node["kwargs"]], *chosen)
         done.append(f"{where}: `{node['name']}` takes `{chosen[1]}` for `{chosen[0]}`")
     return described(done)
 
@@ -211,6 +214,8 @@ def wrong_tensor(program: Program, rng: random.Random) -> str | None:
 def _replaced(value: Any, old: str, new: str) -> Any:
     if isinstance(value, list):
         return [_replaced(v, old, new) for v in value]
+    if isinstance(value, dict) and "node" not in value:
+        return {k: _replaced(v, old, new) for k, v in value.items()}
     return {"node": new} if value == {"node": old} else value
 
 
@@ -229,7 +234,9 @@ def shift_slice(program: Program, rng: random.Random) -> str | None:
     done = []
     for where, graph, node in alike(program, rng, lambda g, n: bool(room(g, n))):
         by = rng.choice(room(graph, node))
-        node["args"][2:4] = [node["args"][2] + by, node["args"][3] + by]
+        (of,) = (n for n in graph["nodes"] if n["name"] == node["args"][0]["node"])
+        hi = min(node["args"][3], of["shape"][node["args"][1]])
+        node["args"][2:4] = [node["args"][2] + by, hi + by]
         done.append(f"{where}: `{node['name']}` moved by {by}")
     return described(done)
 

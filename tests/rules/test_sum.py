@@ -12,6 +12,11 @@ REDUCED = Case(
     MATMUL.format(n=2) + 'z = all_reduce(y, "sum", "g")\nreturn z',
     ranks=4,
 )
+RESIDUAL = Case(
+    "residual",
+    "x: f32[4, 6]\nw: f32[6, 5]\nr: f32[4, 5]\ny = add(mm(x, w), r)\nreturn y",
+    'x: f32[4, 3]\nw: f32[3, 5]\nr: f32[4, 5]\na = all_reduce(mm(x, w), "sum", "g")\ny = add(a, r)\nreturn y',
+)
 MEAN = Case(
     "average",
     "x: f32[8, 6]\ny = mean.dim(x, [0])\nreturn y",
@@ -93,6 +98,9 @@ REDUCTIONS = (
         'all_reduce(mean.dim(x, [0]), "avg", "g")',
         'div.Tensor(all_reduce(sum.dim_IntList(x, [0]), "sum", "g"), 2)',
     ),
+    RESIDUAL,
+    RESIDUAL.miss("forgotten", "y = add(a, r)\nreturn y", "return a"),
+    RESIDUAL.miss("twice", "y = add(a, r)", "y = add(add(a, r), r)"),
     Case(
         "maximum of full tensors",
         "x: f32[4]\ny = relu(x)\nreturn y",

@@ -51,7 +51,14 @@ CAST = Case(
     "x: f32[4]\ny: i64[4] = _to_copy(x, dtype='int64')\nreturn y",
     "x: f32[4]\ny: i64[4] = _to_copy(x, dtype='int64')\nreturn y",
 )
+ROWS = Case(
+    "rows that lie between others on the rank",
+    "x: f32[4, 2, 6]\ny = slice.Tensor(slice.Tensor(x, 1, 1, 2), 2, 0, 5)\nreturn y",
+    "x: f32[2, 2, 6]\nv = slice.Tensor(view(x, [4, 6]), 1, 0, 5)\ny = slice.Tensor(view(v, [2, 2, 5]), 1, 1, 2)\nreturn y",
+)
 CASES = (
+    ROWS,
+    ROWS.miss("the others", "1, 1, 2)", "1, 0, 1)"),
     FOREIGN,
     FOREIGN.miss("another argument twice", "my.f(x, x, z)", "my.f(x, z, z)"),
     KEYWORDS,
