@@ -149,15 +149,25 @@ def _side_groups(entries: Any, path: Path, side: str) -> dict[tuple[int, str], C
         )
         if not isinstance(ranks, list) or not isinstance(names, dict) or not ranks:
             raise InputError("a group has `ranks` and `names`", where, "see docs/format.md")
-        if len(set(ranks)) < len(ranks) or not all(isinstance(r, int) for r in ranks):
-            raise InputError(f"ranks {ranks} are not distinct integers", where)
+        if not all(type(r) is int and r >= 0 for r in ranks) or len(set(ranks)) < len(ranks):
+            raise InputError(
+                f"ranks {ranks} are not distinct integers", where, "see docs/format.md"
+            )
         group = Communicator(number, tuple(ranks))
         for rank, name in names.items():
-            if not str(rank).isdigit() or int(rank) not in ranks:
-                raise InputError(f"`names` speaks of rank {rank}, which is no member", where)
-            if (int(rank), str(name)) in found:
-                raise InputError(f"two groups are called `{name}` on rank {rank}", where)
-            found[int(rank), str(name)] = group
+            if not rank.isdecimal() or int(rank) not in ranks:
+                raise InputError(
+                    f"`names` speaks of rank {rank}, which is no member",
+                    where,
+                    "list it in `ranks`, or leave its name out",
+                )
+            if not isinstance(name, str):
+                raise InputError(f"the name {name!r} on rank {rank} is no string", where)
+            if (int(rank), name) in found:
+                raise InputError(
+                    f"two groups are called `{name}` on rank {rank}", where, "names are unique"
+                )
+            found[int(rank), name] = group
     return found
 
 
@@ -200,13 +210,15 @@ def _chosen(text: str, case: Case) -> Output:
 
 def _output(row: Mapping[str, Any], path: Path) -> Output:
     seq, dist = row.get("seq"), row.get("dist")
-    ranked = isinstance(dist, dict) and all(str(k).isdigit() for k in dist)
-    if not isinstance(seq, str) or not (isinstance(dist, str) or ranked):
+    names: dict[str, Any] = dist if isinstance(dist, dict) else {"": dist}
+    texts = isinstance(seq, str) and all(isinstance(name, str) for name in names.values())
+    ranked = isinstance(dist, str) or (bool(names) and all(rank.isdecimal() for rank in names))
+    if not texts or not ranked:
         raise InputError(f"row {row} needs `seq` and `dist`", str(path), "see docs/format.md")
-    per_rank = (
-        {int(k): str(v) for k, v in dist.items()} if isinstance(dist, dict) else {-1: str(dist)}
-    )
-    return Output(seq, per_rank, row.get("partial") is True)
+    partial = row.get("partial", False)
+    if not isinstance(partial, bool):
+        raise InputError(f"`partial` of output `{seq}` is neither true nor false", str(path))
+    return Output(str(seq), {int(rank or -1): name for rank, name in names.items()}, partial)
 
 
 def _default_outputs(case: Case) -> list[Output]:
@@ -253,7 +265,11 @@ def _check_output(row: Output, case: Case) -> None:
     for rank, name in row.dist.items():
         for graph in case.dist.values() if rank == -1 else [case.dist.get(rank)]:
             if graph is None:
-                raise InputError(f"output `{row.seq}` names rank {rank}, which has no graph", None)
+                raise InputError(
+                    f"output `{row.seq}` names rank {rank}, which has no graph",
+                    None,
+                    "give the graph of that rank, or leave the rank out",
+                )
             if name not in graph.nodes:
                 raise InputError(
                     f"output `{name}` is no node of rank {graph.rank}", graph.path, "check the name"

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from gg_datalog.errors import InputError
-from gg_datalog.extract.context import Context, Unsupported
+from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseless
 from gg_datalog.extract.graph import Node
 from gg_datalog.extract.lower import Call, lower
 from gg_datalog.extract.lower_movement import joined, need
@@ -89,6 +89,10 @@ class World:
                 ctx.where(),
                 "its last argument is the name of a process group",
             )
+        if not call.node.args:
+            raise InputError(
+                f"collective `{call.node.target}` has no operand", ctx.where(), "capture it again"
+            )
         group = self.groups.get((rank, words[-1]))
         if group is None:
             raise InputError(
@@ -163,6 +167,8 @@ class World:
             if any(v is None for v in views):
                 raise Unsupported("an operand is not known")
             outs = list(_results(first, members[0], group, [v for v in views if v is not None]))
+        except SENSELESS as error:
+            raise senseless(first, error) from error
         except Unsupported as reason:
             for rank, one in zip(group.ranks, members, strict=True):
                 row = (first.side.name, rank, one.call.node.name, one.call.node.target, str(reason))

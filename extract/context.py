@@ -9,10 +9,10 @@ from typing import Any
 from gg_datalog.errors import InputError
 from gg_datalog.extract.graph import Graph, Literal, Node, Ref
 from gg_datalog.extract.labels import Naming
-from gg_datalog.extract.scale import ONE, Scale, scale
+from gg_datalog.extract.scale import ONE, Scale, finite, scale
 from gg_datalog.extract.side import Side, floated
 from gg_datalog.extract.table import Table
-from gg_datalog.extract.view import View
+from gg_datalog.extract.view import View, broadcast
 
 Value = Any  # View, a tuple of values, a number, a literal, or None
 
@@ -82,6 +82,8 @@ class Context:
         if isinstance(value, View):
             return value
         if isinstance(value, (int, float)):
+            if not finite(value):
+                raise Unsupported(f"a constant {value}")
             return self.side.constant(scale(value))
         return None
 
@@ -89,7 +91,7 @@ class Context:
         """A scalar argument as a coefficient: a number, or a tensor whose value is known."""
         value = self.argument(place, name, default)
         if isinstance(value, (int, float)):
-            return scale(value) if value == value and abs(value) != float("inf") else None
+            return scale(value) if finite(value) else None
         if isinstance(value, View) and not any(d.dim >= 0 for dim in value.dims for d in dim):
             if self.side.is_zero(value):
                 return Scale(scale(0).ratio)
@@ -161,7 +163,7 @@ class Context:
     def aligned(self, views: Sequence[View], natural: bool = False) -> tuple[list[View], Any]:
         """Views broadcast against each other. Where all of them lie over their bases in the same
         way, the bases themselves, and the dims that lead back: views float outwards."""
-        rank = max(len(v.dims) for v in views)
+        rank = len(broadcast(views))
         views = [View(v.base, ((),) * (rank - len(v.dims)) + v.dims, v.scale) for v in views]
         return (list(views), None) if natural else floated(views)
 
@@ -195,6 +197,20 @@ class Context:
 
 class Unsupported(Exception):
     """The operator at hand cannot be described; it stays uninterpreted."""
+
+
+# What arguments of the wrong kind or number come out as.
+SENSELESS = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
+
+
+def senseless(ctx: Context, error: Exception) -> InputError:
+    """The error for arguments that the operator at hand cannot have."""
+    what = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+    return InputError(
+        f"arguments of `{ctx.node.target}` do not make sense ({what})",
+        ctx.where(),
+        "check the node's args, kwargs and shape",
+    )
 
 
 Handler = Callable[[Context], Value]

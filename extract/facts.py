@@ -211,5 +211,12 @@ def _table(relation: Relation, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
                 f"{relation.name}({', '.join(map(str, rows[bad]))}), column {name}",
                 "tensors of this size cannot be described",
             )
-        arrays.append(pa.array(values, pa.int64() if kind == "number" else pa.string()))
+        try:
+            arrays.append(pa.array(values, pa.int64() if kind == "number" else pa.string()))
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{error.object!r} is no text ({error.reason})",
+                f"{relation.name}, column {name}",
+                "write the graph as UTF-8",
+            ) from None
     return pa.table(arrays, schema=relation.arrow())

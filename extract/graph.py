@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,11 @@ from gg_datalog.errors import InputError
 
 OPS = ("placeholder", "get_attr", "call_function", "output")
 MAX_EXTENT = 2**31 - 1
+MAX_DEPTH = 32
+UNREADABLE = re.compile(r"[\x00-\x1f\x7f]")
+DTYPE = re.compile(
+    r"(u?int|float|bfloat|complex|q?u?int|bits)\d+\w*|bool|half|float|double|long|int|short"
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,8 @@ def read_json(path: Path, what: str) -> Any:
         raise InputError(f"{what} is not JSON: {error.msg}", where, "export it again") from None
     except RecursionError:
         raise InputError(f"{what} is nested too deeply", str(path), "export it again") from None
+    except ValueError as error:
+        raise InputError(f"{what} cannot be read: {error}", str(path), "export it again") from None
 
 
 def load_graph(path: Path, rank: int) -> Graph:
@@ -73,11 +81,12 @@ def load_graph(path: Path, rank: int) -> Graph:
         raise InputError(
             "not a graph: expected an object with a list `nodes`", str(path), "see docs/format.md"
         )
-    if document.get("version", 1) != 1:
+    form = document.get("format", "fx-graph"), document.get("version", 1)
+    if form != ("fx-graph", 1):
         raise InputError(
-            f"graph format version {document.get('version')!r} is not known",
+            f"graph format {form[0]!r}, version {form[1]!r} is not known",
             str(path),
-            "this release reads version 1",
+            "this release reads fx-graph, version 1",
         )
     nodes: dict[str, Node] = {}
     returns: list[Any] = []
@@ -124,19 +133,24 @@ def _node(row: Any, position: int, path: Path) -> Node:
     args, kwargs = row.get("args", []), row.get("kwargs", {})
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise InputError("`args` must be a list and `kwargs` an object", where)
-    if not isinstance(row.get("target", ""), str):
-        raise InputError("`target` must be a string", where)
-    for text in (row["name"], row.get("target", ""), str(row.get("source") or "")):
-        if any(c in text for c in "\t\n\r"):
-            raise InputError("names may not hold tabs or line breaks", where)
+    target = row.get("target", "")
+    if not isinstance(target, str) or (row["op"] == "call_function" and not target):
+        raise InputError("`target` must be the operator's name", where, "see docs/format.md")
+    for text in (row["name"], target, *kwargs):
+        if UNREADABLE.search(text):
+            raise InputError(
+                f"the name {text!r} holds a tab, a line break or another control character",
+                where,
+                "rename it",
+            )
     return Node(
         name=row["name"],
         op=row["op"],
-        target=row.get("target") or "",
+        target=target,
         args=tuple(_argument(a, where) for a in args),
         kwargs={k: _argument(a, where) for k, a in kwargs.items()},
         shape=_shape(row, where),
-        dtype=_text(row, "dtype", where),
+        dtype=_dtype(row, where),
         value=row.get("value"),
         source=_text(row, "source", where) or "",
         module=_text(row, "module", where) or "",
@@ -148,7 +162,18 @@ def _text(row: Mapping[str, Any], field: str, where: str) -> str | None:
     value = row.get(field)
     if value is not None and not isinstance(value, str):
         raise InputError(f"`{field}` must be a string, not {value!r}", where)
+    if value is not None and UNREADABLE.search(value):
+        raise InputError(f"`{field}` {value!r} holds a control character", where, "leave it out")
     return value
+
+
+def _dtype(row: Mapping[str, Any], where: str) -> str | None:
+    dtype = _text(row, "dtype", where)
+    if dtype is not None and not DTYPE.fullmatch(dtype):
+        raise InputError(
+            f"`dtype` {dtype!r} is not known", where, "use torch's names: float32, int64, bool, ..."
+        )
+    return dtype
 
 
 def _shape(row: Mapping[str, Any], where: str) -> tuple[int | str, ...] | None:
@@ -172,12 +197,16 @@ def _shape(row: Mapping[str, Any], where: str) -> tuple[int | str, ...] | None:
 LITERALS = ("dtype", "device", "memory_format", "layout")
 
 
-def _argument(value: Any, where: str) -> Any:
+def _argument(value: Any, where: str, depth: int = 0) -> Any:
+    if depth > MAX_DEPTH:
+        raise InputError(f"arguments nest deeper than {MAX_DEPTH} levels", where, "flatten them")
     if isinstance(value, list):
-        return tuple(_argument(v, where) for v in value)
+        return tuple(_argument(v, where, depth + 1) for v in value)
     if not isinstance(value, dict):
         return value
-    if set(value) == {"node"} and isinstance(value["node"], str):
+    if set(value) == {"node"}:
+        if not isinstance(value["node"], str):
+            raise InputError(f"{value} names no node", where, "see docs/format.md")
         return Ref(value["node"])
     if set(value) == {"float"}:
         try:
@@ -188,8 +217,11 @@ def _argument(value: Any, where: str) -> Any:
         kind, literal = next(iter(value.items()))
         return Literal(kind, str(literal))
     if value.keys() == {"slice"}:
-        return slice(*value["slice"])
-    return {k: _argument(v, where) for k, v in value.items()}
+        parts = value["slice"]
+        if not isinstance(parts, list) or not 1 <= len(parts) <= 3:
+            raise InputError(f"{value} is no slice", where, "give [start, stop, step]")
+        return slice(*parts)
+    return {k: _argument(v, where, depth + 1) for k, v in value.items()}
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,19 @@ from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract import lower_index, lower_math, lower_movement
-from gg_datalog.extract.context import HANDLERS, Context, Unsupported, Value, attributes
+from gg_datalog.extract.context import (
+    HANDLERS,
+    SENSELESS,
+    Context,
+    Unsupported,
+    Value,
+    attributes,
+    senseless,
+)
 from gg_datalog.extract.dtypes import cast
 from gg_datalog.extract.graph import Node, Ref, references
 from gg_datalog.extract.lower_rule import by_rule
-from gg_datalog.extract.scale import scale
+from gg_datalog.extract.scale import finite, scale
 from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
 
@@ -123,19 +131,8 @@ def value_of(ctx: Context, node: Node, name: str) -> Value:
         return _operator(ctx, node, name)
     except Unsupported as reason:
         return _opaque(ctx, node, str(reason))
-    except (
-        AttributeError,
-        TypeError,
-        IndexError,
-        KeyError,
-        ValueError,
-        ZeroDivisionError,
-    ) as error:
-        raise InputError(
-            f"arguments of `{node.target}` do not make sense ({type(error).__name__}: {error})",
-            ctx.where(),
-            "check the node's args, kwargs and shape",
-        ) from error
+    except SENSELESS as error:
+        raise senseless(ctx, error) from error
 
 
 def _given(ctx: Context, node: Node) -> bool:
@@ -145,7 +142,7 @@ def _given(ctx: Context, node: Node) -> bool:
 
 def _source(ctx: Context, node: Node) -> Value:
     shape = node.shape
-    if node.op == "get_attr" and isinstance(node.value, (int, float)):
+    if node.op == "get_attr" and isinstance(node.value, (int, float)) and finite(node.value):
         return lower_movement.need(
             ctx.side.constant(scale(node.value)).expanded([int(e) for e in shape or ()])
         )
@@ -204,8 +201,10 @@ def _identity(ctx: Context, node: Node, which: int | str) -> Value:
     """The input itself: casts between float types, and what only moves or logs a tensor."""
     if node.target in HIGHER_ORDER:
         return _functionalised(ctx, node)
-    place = which if isinstance(which, int) else 99
-    value = ctx.argument(place, which if isinstance(which, str) else "self")
+    place, keyword = (which, "self") if isinstance(which, int) else (99, which)
+    if place >= len(node.args) and keyword not in node.kwargs:
+        raise ValueError(f"argument {which} is not there")
+    value = ctx.argument(place, keyword)
     before = ctx.dtype_of(node.args[0]) if node.args else ""
     after = node.dtype or before
     if not isinstance(value, View) or before == after or not before:

@@ -9,18 +9,16 @@ from typing import Any
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.labels import Letters
-from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.scale import ONE, Scale, scale
-from gg_datalog.extract.view import View
+from gg_datalog.extract.view import View, broadcast
 
 
 def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
     """The sum of scaled terms, broadcast against each other."""
     views = [v.scaled(s) for v, s in terms if not s.zero and not v.scale.zero]
-    rank = max(len(v.dims) for v, _ in terms)
-    sizes = [([1] * rank + list(v.shape))[-rank:] if rank else [] for v, _ in terms]
-    shape = [max(column) for column in zip(*sizes, strict=True)]
-    wide = [need(v.expanded(shape), "its sizes do not broadcast") for v in views]
+    shape = broadcast([v for v, _ in terms])
+    wide = [stretched(v, shape) for v in views]
     if not wide:
         return need(ctx.side.constant(scale(0)).expanded(shape))
     return need(ctx.side.sum(wide, integers=not is_float(ctx.node.dtype or "float")))
@@ -60,23 +58,16 @@ def neg(ctx: Context) -> Value:
 
 def times(ctx: Context, x: View, by: Scale, shape: Sequence[int]) -> View:
     """A tensor times a scalar, broadcast to ``shape``."""
-    wide = need(x.expanded(shape), "its sizes do not broadcast")
+    wide = stretched(x, shape)
     if by.zero or ctx.side.is_zero(x):
         return need(ctx.side.constant(scale(0)).expanded(shape))
     return wide.scaled(by)
 
 
-def broadcast(a: View, b: View) -> list[int]:
-    """The shape of a and b together."""
-    rank = max(len(a.dims), len(b.dims))
-    sizes = [[1] * (rank - len(v.dims)) + list(v.shape) for v in (a, b)]
-    return [max(pair) for pair in zip(*sizes, strict=True)]
-
-
 @lowers("aten.mul")
 def mul(ctx: Context) -> Value:
     a, b = ctx.tensor(0), ctx.tensor(1)
-    shape = broadcast(a, b)
+    shape = broadcast([a, b])
     for x, place in ((a, 1), (b, 0)):
         by = ctx.number(place, "other")
         if by is not None:
@@ -94,7 +85,7 @@ def div(ctx: Context) -> Value:
     a, b = ctx.tensor(0), ctx.tensor(1)
     by = ctx.number(1, "other")
     if by is not None and not by.zero:
-        return times(ctx, a, by.inverse(), broadcast(a, b))
+        return times(ctx, a, by.inverse(), broadcast([a, b]))
     return ctx.elementwise("div", [a, b], linear=(0,))[0]
 
 
@@ -262,7 +253,15 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
             return "k", "sum"
         return {(0, 1): "b", (0,): "i", (1,): "j"}.get(places, "b"), "parallel"
 
-    extents = dict(zip(la, a.shape, strict=True)) | dict(zip(lb, b.shape, strict=True))
+    ours, theirs = (
+        dict(zip(la, a.shape, strict=True)),
+        dict(zip(lb, b.shape, strict=True)),
+    )
+    for letter in ours.keys() & theirs.keys():
+        sizes = {ours[letter], theirs[letter]} - ({1} if letter in out else set())
+        if len(sizes) > 1:
+            raise ValueError(f"{list(a.shape)} and {list(b.shape)} do not multiply")
+    extents = ours | theirs
     dims = dict(zip(la, a.dims, strict=True)), dict(zip(lb, b.dims, strict=True))
     for letter, extent in extents.items():
         digits = [[d.dim < 0 for d in side.get(letter, ())] for side in dims]
@@ -276,6 +275,8 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
 
 @lowers("aten.mm", "aten.bmm", "aten.matmul", "aten.dot", "aten.mv")
 def matmul(ctx: Context) -> Value:
+    if len(ctx.node.args) > 2:
+        raise ValueError("more than two operands")
     return product(ctx, ctx.tensor(0), ctx.tensor(1))
 
 
@@ -345,15 +346,8 @@ def where(ctx: Context) -> Value:
     mask, a, b = ctx.tensor(0), ctx.tensor(1), ctx.tensor(2)
     if ctx.side.is_zero(a):
         return masked(ctx, b, mask, scale(0))
-    views = [need(v.expanded(broadcast3(mask, a, b))) for v in (mask, a, b)]
+    views = [stretched(v, broadcast([mask, a, b])) for v in (mask, a, b)]
     return ctx.elementwise("select", views)[0]
-
-
-def broadcast3(a: View, b: View, c: View) -> list[int]:
-    """The shape of three tensors together."""
-    rank = max(len(v.dims) for v in (a, b, c))
-    sizes = [[1] * (rank - len(v.dims)) + list(v.shape) for v in (a, b, c)]
-    return [max(column) for column in zip(*sizes, strict=True)]
 
 
 @lowers("aten.masked_fill")
@@ -368,8 +362,8 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
     """``value`` where ``mask`` is true, else x."""
     from gg_datalog.extract.lower_index import masked_lookup
 
-    shape = broadcast(x, mask)
-    x, mask = (need(v.expanded(shape), "its sizes do not broadcast") for v in (x, mask))
+    shape = broadcast([x, mask])
+    x, mask = (stretched(v, shape) for v in (x, mask))
     out = ctx.elementwise(f"masked_fill({value})", [x, mask], linear=(0,) if value.zero else ())[0]
     same = x.dims == mask.dims and x.base.shape == mask.base.shape == out.base.shape
     if same and x.scale == mask.scale == ONE and value.integer is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
@@ -18,12 +20,30 @@ def need(view: View | None, why: str = "its digits do not split that way") -> Vi
     return view
 
 
+def stretched(x: View, shape: Sequence[int]) -> View:
+    """The view broadcast to ``shape``."""
+    wide = x.expanded(shape)
+    if wide is None:
+        raise ValueError(f"{list(x.shape)} does not expand to {list(shape)}")
+    return wide
+
+
 @lowers("aten.view")
 def view(ctx: Context) -> Value:
+    x, asked = ctx.tensor(0), ctx.argument(1, "size")
     shape = ctx.node.shape if ctx.node.shape is not None else ctx.sizes(1, "size")
     if any(isinstance(e, str) for e in shape):
         raise Unsupported("symbolic sizes")
-    return need(ctx.tensor(0).reshaped([int(e) for e in shape]))
+    if prod(shape) != prod(x.shape) or not agrees(asked, shape):
+        raise ValueError(f"{list(x.shape)} viewed as {asked} is not {list(shape)}")
+    return need(x.reshaped([int(e) for e in shape]))
+
+
+def agrees(asked: Any, shape: Sequence[Any]) -> bool:
+    """Is ``shape`` what the sizes asked for say, where they are a list of known sizes?"""
+    if not isinstance(asked, tuple) or not all(type(e) is int for e in asked):
+        return True
+    return len(asked) == len(shape) and all(a in (-1, e) for a, e in zip(asked, shape, strict=True))
 
 
 @lowers("aten.unsqueeze")
@@ -45,7 +65,7 @@ def permute(ctx: Context) -> Value:
     x = ctx.tensor(0)
     order = ctx.dims(1, "dims", len(x.dims))
     if sorted(order) != list(range(len(x.dims))):
-        raise Unsupported(f"{order} is no permutation")
+        raise ValueError(f"{order} is no permutation of {len(x.dims)} dimensions")
     return x.permuted(order)
 
 
@@ -67,7 +87,7 @@ def t(ctx: Context) -> Value:
 
 @lowers("aten.expand", "aten.broadcast_to")
 def expand(ctx: Context) -> Value:
-    return need(ctx.tensor(0).expanded(ctx.sizes(1, "size")), "its sizes do not broadcast")
+    return stretched(ctx.tensor(0), ctx.sizes(1, "size"))
 
 
 @lowers("aten.expand_as", "aten.copy")
@@ -75,7 +95,7 @@ def like(ctx: Context) -> Value:
     """`copy(into, of)` gives `of`, `expand_as(of, like)` too, in the other's shape."""
     copies = ctx.node.target.startswith("aten.copy")
     into, of = (ctx.tensor(0), ctx.tensor(1)) if copies else (ctx.tensor(1), ctx.tensor(0))
-    wide = need(of.expanded(into.shape), "its sizes do not broadcast")
+    wide = stretched(of, into.shape)
     before, after = ctx.dtype_of(ctx.node.args[1 if copies else 0]), ctx.node.dtype
     return cast(ctx, wide, before, after) if before and after and before != after else wide
 
@@ -86,7 +106,7 @@ def hlo_broadcast(ctx: Context) -> Value:
     dims: list[Any] = [()] * len(shape)
     for dim, place in zip(x.dims, at, strict=False):
         dims[ctx.dim(place, len(shape))] = dim
-    return need(View(x.base, tuple(dims), x.scale).expanded(shape), "its sizes do not broadcast")
+    return stretched(View(x.base, tuple(dims), x.scale), shape)
 
 
 def bounds(ctx: Context, extent: int, start: Any, end: Any) -> tuple[int, int]:
@@ -131,13 +151,15 @@ def select(ctx: Context) -> Value:
     index = ctx.argument(2, "index")
     if not isinstance(index, int):
         raise Unsupported("its index is not known")
+    if not -x.shape[dim] <= index < x.shape[dim]:
+        raise ValueError(f"index {index} is out of range for {x.shape[dim]} positions")
     return sliced(ctx, x, dim, index % x.shape[dim], 1).without(dim)
 
 
 def pieces(ctx: Context, x: View, dim: int, sizes: Any) -> Value:
     """Slices of the given sizes, one after the other."""
     if sum(sizes) != x.shape[dim]:
-        raise Unsupported(f"sizes {list(sizes)} do not add up to {x.shape[dim]}")
+        raise ValueError(f"sizes {list(sizes)} do not add up to {x.shape[dim]}")
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     return tuple(
         sliced(ctx, x, dim, start, size) for start, size in zip(starts, sizes, strict=True)
@@ -194,6 +216,9 @@ def stack(ctx: Context) -> Value:
 def joined(ctx: Context, views: list[View], dim: int) -> View:
     """Views one after the other; where that is no plain concatenation, an operator that needs
     the dimension whole."""
+    others = {(*v.shape[:dim], *v.shape[dim + 1 :]) for v in views}
+    if len(others) > 1:
+        raise ValueError(f"shapes {[list(v.shape) for v in views]} differ beyond dimension {dim}")
     if all(ctx.side.is_zero(v) for v in views):
         shape = list(views[0].shape)
         shape[dim] = sum(v.shape[dim] for v in views)
@@ -269,6 +294,9 @@ def filled(ctx: Context, value: Any) -> View:
     shape = ctx.node.shape
     if value is None or shape is None or any(isinstance(e, str) for e in shape):
         raise Unsupported("its value or shape is not known")
+    for asked in ctx.node.args:
+        if not agrees(asked, shape):
+            raise ValueError(f"sizes {asked} are not {list(shape)}")
     return need(ctx.side.constant(value).expanded([int(e) for e in shape]))
 
 
@@ -299,6 +327,11 @@ def arange(ctx: Context) -> Value:
     step = numbers[2] if len(numbers) > 2 else ctx.argument(9, "step", 1)
     if not all(isinstance(v, (int, float)) for v in (start, step)):
         raise Unsupported("its bounds are not known")
+    whole = numbers and all(type(v) is int for v in (*numbers, step))
+    if whole and ctx.node.target.startswith("aten"):
+        end = numbers[min(1, len(numbers) - 1)]
+        if len(range(start, end, step)) != shape[0]:
+            raise ValueError(f"from {start} to {end} by {step} are not {shape[0]} numbers")
     out = ctx.apply(
         f"arange({start!r}, {step!r})",
         [],

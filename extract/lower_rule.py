@@ -1,65 +1,15 @@
-"""Operators with a sharding rule in the table, such as ``... h, h -> ... h``.
-
-A rule lists the dimensions of every operand and result: names, ``(a b)`` for a dimension made of
-two (a outer), ``...`` for any leading (or trailing) dimensions, ``u`` for one position.
-"""
+"""Operators with a sharding rule in the table, such as ``... h, h -> ... h``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from math import prod
 from typing import Any
 
-from lark import Lark, Transformer
-from lark.exceptions import LarkError
-
-from gg_datalog.errors import InputError
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes
+from gg_datalog.extract.sharding import read_rule
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View
-
-GRAMMAR = r"""
-rule: tensors "->" tensors
-tensors: tensor ("," tensor)*
-tensor: dim*
-dim: NAME | REST -> rest | "(" (NAME | REST)* ")" -> group
-NAME: /[a-z][a-z0-9_]*/
-REST: "..."
-%ignore " "
-"""
-
-
-class _Read(Transformer[Any, Any]):
-    def dim(self, names: list[Any]) -> tuple[str, ...]:
-        return (str(names[0]),)
-
-    def rest(self, _: list[Any]) -> tuple[str, ...]:
-        return ("...",)
-
-    def group(self, names: list[Any]) -> tuple[str, ...]:
-        return ("(", *map(str, names))
-
-    tensor = list
-    tensors = list
-    rule = tuple
-
-
-_parser = Lark(GRAMMAR, start="rule", parser="lalr")
-
-
-@lru_cache
-def read_rule(target: str, rule: str) -> tuple[list[Any], list[Any]]:
-    """Dimensions per operand and per result."""
-    try:
-        left, right = _Read().transform(_parser.parse(rule))
-    except LarkError as error:
-        raise InputError(
-            f"rule `{rule}` cannot be read: {str(error).splitlines()[0]}",
-            f"operator `{target}`",
-            "see docs/operators.md",
-        ) from None
-    return left, right
 
 
 def by_rule(ctx: Context, rows: Sequence[Row]) -> Value:
@@ -82,7 +32,7 @@ def _operand(ctx: Context, which: int | str) -> View:
 
 
 def _one(ctx: Context, row: Row) -> list[View]:
-    left, right = read_rule(row.target, row.rule)
+    left, right = read_rule(row.rule)
     operands = [(_operand(ctx, w), dims) for w, dims in zip(row.operands, left, strict=True)]
     rest = _rest(operands)
     known = {name: _size(ctx, row, value) for name, value in row.sizes.items()} | {"u": 1}

@@ -11,6 +11,7 @@ from gg_datalog.extract.case import Case
 from gg_datalog.extract.graph import Graph, Node, references
 
 Box = tuple[tuple[int, int], ...]
+KEYS = {"seq", "seq_box", "rank", "dist", "dist_box"}
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,12 @@ def _is_source(node: Node | None) -> bool:
 def _read(row: Mapping[str, Any], number: int, case: Case) -> Row | None:
     where = f"{case.relations_path}: row {number}"
     rank, seq, dist = row.get("rank"), row.get("seq"), row.get("dist")
-    if not isinstance(seq, str) or not isinstance(dist, str) or not isinstance(rank, int):
+    if not isinstance(seq, str) or not isinstance(dist, str) or type(rank) is not int:
         raise InputError("a row has `seq`, `rank` and `dist`", where, "see docs/format.md")
+    if unknown := set(row) - KEYS:
+        raise InputError(
+            f"unknown key `{min(unknown)}`", where, f"known: {', '.join(sorted(KEYS))}"
+        )
     if rank not in case.dist:
         case.warnings.append(
             f"row {number} of the input relations names rank {rank}, which has no graph"

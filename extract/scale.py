@@ -59,6 +59,11 @@ ONE = Scale()
 ZERO = Scale(Fraction(0))
 
 
+def finite(value: float | int) -> bool:
+    """Is it a number, and not infinite?"""
+    return value == value and abs(value) != float("inf")
+
+
 def scale(value: float | int | bool) -> Scale:
     """The number as a coefficient: exact where it is a small dyadic rational, else an atom."""
     ratio = Fraction(value)

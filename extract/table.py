@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gg_datalog.errors import InputError
+from gg_datalog.extract.sharding import read_rule
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,13 @@ class Table:
             fresh.setdefault(made.target, []).append(made)
         self.rows.update(fresh)
         for name, flags in _dict(document.get("elementwise", {}), where).items():
-            self.elementwise[name] = tuple(_list(flags, where))
-        self.identity.update(_dict(document.get("identity", {}), where))
-        self.aliases.update(_dict(document.get("alias", {}), where))
-        self.placement |= frozenset(_list(document.get("placement", []), where))
-        self.commutative |= frozenset(_list(document.get("commutative", []), where))
+            self.elementwise[name] = tuple(_list(flags, f"{where}: elementwise `{name}`", FLAGS))
+        for name, which in _dict(document.get("identity", {}), where).items():
+            self.identity[name] = _argument(which, f"{where}: identity `{name}`")
+        for name, other in _dict(document.get("alias", {}), where).items():
+            self.aliases[name] = _text(other, f"{where}: alias `{name}`")
+        self.placement |= _texts(document.get("placement", []), f"{where}: placement")
+        self.commutative |= _texts(document.get("commutative", []), f"{where}: commutative")
 
 
 def load_table(extra: Sequence[Path] = ()) -> Table:
@@ -81,47 +84,84 @@ def load_table(extra: Sequence[Path] = ()) -> Table:
 
 
 KEYS = {"target", "rule", "operands", "ignore", "whole", "sizes", "results", "linear", "assume"}
+FLAGS = ("linear", "monotone")
+SEE = "see docs/operators.md"
 
 
 def _row(row: Any, where: str) -> Row:
     row = _dict(row, where)
     if not isinstance(row.get("target"), str) or not isinstance(row.get("rule"), str):
-        raise InputError(
-            "an [[operator]] needs `target` and `rule`", where, "see docs/operators.md"
-        )
-    here = f"{where}: operator `{row['target']}`"
+        raise InputError("an [[operator]] needs `target` and `rule`", where, SEE)
+    target, rule = row["target"], row["rule"]
+    here = f"{where}: operator `{target}`"
     if unknown := set(row) - KEYS:
         raise InputError(f"unknown key `{min(unknown)}`", here, f"known: {', '.join(sorted(KEYS))}")
-    left, arrow, right = row["rule"].partition("->")
-    operands = tuple(_list(row.get("operands", list(range(len(left.split(","))))), here))
-    results = tuple(_list(row.get("results", list(range(len(right.split(","))))), here))
-    if not arrow or len(operands) != len(left.split(",")) or len(results) != len(right.split(",")):
+    if target.count(".") > 1:
+        raise InputError("the target has an overload", here, f"say `{target.rpartition('.')[0]}`")
+    left, right = read_rule(rule, here)
+    operands = [_argument(a, here) for a in _list(row.get("operands", [*range(len(left))]), here)]
+    results = _list(row.get("results", [*range(len(right))]), here)
+    if len(operands) != len(left) or len(results) != len(right):
         raise InputError(
-            f"rule `{row['rule']}` does not name {len(operands)} operands "
-            f"and {len(results)} results",
+            f"rule `{rule}` does not name {len(operands)} operands and {len(results)} results",
             here,
             "write one dimension list per operand, `->`, one per result, separated by commas",
         )
+    sizes = _dict(row.get("sizes", {}), here)
+    names = [{n for dim in dims for n in dim} - {"("} for dims in (*left, *right)]
+    known = set().union({"u"}, sizes, *names[: len(left)])
+    for name in sorted(set().union(*names[len(left) :]) - known):
+        raise InputError(f"rule `{rule}` makes `{name}` of nothing", here, "give it in `sizes`")
     return Row(
-        row["target"],
-        row["rule"],
-        operands,
-        tuple(_list(row.get("ignore", []), here)),
-        tuple(_list(row.get("whole", []), here)),
-        _dict(row.get("sizes", {}), here),
-        results,
-        tuple(_list(row.get("linear", []), here)),
-        str(row.get("assume", "")),
+        target,
+        rule,
+        tuple(operands),
+        tuple(_argument(a, here) for a in _list(row.get("ignore", []), here)),
+        tuple(_list(row.get("whole", []), f"{here}: whole", sorted(known))),
+        {name: _size(size, f"{here}: size `{name}`") for name, size in sizes.items()},
+        tuple(_position(r, f"{here}: results") for r in results),
+        tuple(_list(row.get("linear", []), f"{here}: linear", range(len(left)))),
+        _text(row.get("assume", ""), f"{here}: assume"),
     )
 
 
-def _list(value: Any, where: str) -> list[Any]:
+def _list(value: Any, where: str, known: Sequence[Any] | None = None) -> list[Any]:
     if not isinstance(value, list):
-        raise InputError(f"expected a list, not {value!r}", where)
+        raise InputError(f"expected a list, not {value!r}", where, SEE)
+    for part in value:
+        if known is not None and (isinstance(part, bool) or part not in known):
+            listed = ", ".join(map(str, known))
+            raise InputError(f"{part!r} is not one of {listed}", where, SEE)
     return value
 
 
 def _dict(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InputError(f"expected a table, not {value!r}", where)
+        raise InputError(f"expected a table, not {value!r}", where, SEE)
     return value
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"expected a string, not {value!r}", where, SEE)
+    return value
+
+
+def _texts(value: Any, where: str) -> frozenset[str]:
+    return frozenset(_text(part, where) for part in _list(value, where))
+
+
+def _position(value: Any, where: str) -> int:
+    if type(value) is not int or value < 0:
+        raise InputError(f"expected a position from 0 on, not {value!r}", where, SEE)
+    return value
+
+
+def _argument(value: Any, where: str) -> int | str:
+    return value if isinstance(value, str) else _position(value, where)
+
+
+def _size(value: Any, where: str) -> int | str:
+    if value == 0:
+        raise InputError("a size is 1 or more", where, SEE)
+    return _argument(value, where)

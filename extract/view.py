@@ -116,6 +116,16 @@ def _take(rest: list[Digit], extent: int) -> list[Digit] | None:
     return took
 
 
+def broadcast(views: Sequence[View]) -> list[int]:
+    """The shape of views together, as torch broadcasts; ValueError where they do not fit."""
+    rank = max(len(v.dims) for v in views)
+    sizes = [(1,) * (rank - len(v.dims)) + v.shape for v in views]
+    wide = [set(column) - {1} for column in zip(*sizes, strict=True)]
+    if any(len(w) > 1 for w in wide):
+        raise ValueError(f"shapes {[list(v.shape) for v in views]} do not broadcast")
+    return [max(w, default=1) for w in wide]
+
+
 def merge(digits: Sequence[Digit]) -> tuple[Digit, ...]:
     """Neighbours that nest are one digit."""
     merged: list[Digit] = []

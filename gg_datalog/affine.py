@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from gg_datalog.errors import InputError
 from gg_datalog.terms import chain, parse_record
 
 Box = tuple[tuple[int, int], ...]
@@ -44,10 +45,15 @@ Dims = tuple[tuple[Digit, ...], ...]
 
 def parse_view(text: str) -> Dims:
     """The digits of a view, per dimension, outermost first."""
-    return tuple(
-        tuple(Digit(*map(int, digit.split("/"))) for digit in dim.split("*") if digit != "-")
-        for dim in text.split()
-    )
+    try:
+        return tuple(
+            tuple(Digit(*map(int, digit.split("/"))) for digit in dim.split("*") if digit != "-")
+            for dim in text.split()
+        )
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{text!r} is no view", "relation output_view", "extract the facts again"
+        ) from None
 
 
 def shape_of(dims: Dims) -> tuple[int, ...]:

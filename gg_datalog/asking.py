@@ -51,7 +51,11 @@ def ask(result: Path, sql: str) -> Answer:
     if not path.is_file():
         raise InputError(f"{DATABASE} is missing", str(result), "run `gg-datalog run` again")
     try:
-        with duckdb.connect(str(path), read_only=True) as connection:
+        with duckdb.connect(
+            str(path), read_only=True, config={"enable_external_access": False}
+        ) as connection:
+            if not duckdb.extract_statements(sql):
+                raise InputError("the statement is empty", None, "see `gg-datalog query --list`")
             found = connection.execute(sql)
             columns = [str(column[0]) for column in found.description or []]
             return Answer(columns, found.fetchall() if columns else [])

@@ -35,6 +35,12 @@ operators_option = click.option(
 )
 
 
+def _number(_: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    if value != value:
+        raise click.BadParameter("nan is no number", param=option)
+    return value
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(__version__, prog_name="gg-datalog")
 def cli() -> None:
@@ -129,7 +135,9 @@ def extract(
 @click.option(
     "--format", "form", type=click.Choice(["human", "json"]), default="human", show_default=True
 )
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS")
+@click.option(
+    "--timeout", type=click.FloatRange(0, 1e9, min_open=True), metavar="SECONDS", callback=_number
+)
 @partial_option
 @operators_option
 def run(
@@ -211,6 +219,9 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except GGError as error:
         click.echo(f"error: {error}", err=True)
+    except OSError as error:
+        where = None if error.filename is None else str(error.filename)
+        click.echo(f"error: {InputError(error.strerror or str(error), where)}", err=True)
     except Exception as error:
         if os.environ.get("GG_DATALOG_DEBUG"):
             traceback.print_exc()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gg_datalog.documentation import relation_comments
+from gg_datalog.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb
@@ -21,7 +22,14 @@ def create(path: Path, relations: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConn
     """A database with a view for every relation; the rows lie in the file, so it can be moved."""
     import duckdb
 
-    connection = duckdb.connect(str(path))
+    try:
+        connection = duckdb.connect(str(path))
+    except duckdb.IOException as error:
+        raise InputError(
+            f"DuckDB cannot write here: {str(error).splitlines()[0]}",
+            str(path.parent.parent),
+            "give another folder with -o (DuckDB takes no backslash in a path)",
+        ) from None
     comments = relation_comments()
     connection.execute("BEGIN; CREATE SCHEMA stored")
     for name, table in relations.items():

@@ -36,6 +36,31 @@ def _node(files: dict[str, Any], name: str, /, **fields: object) -> None:
             row.update(fields)
 
 
+def _instead(*args: Any) -> Change:
+    """Instead of the relu on rank 0: an operator of y's operand with these arguments."""
+    target, *rest = args
+    return lambda f: _node(f, "y", target=target, args=[{"node": "total"}, *rest])
+
+
+def _both(**fields: object) -> Change:
+    """Another collective on both ranks."""
+    return lambda f: [f[r]["nodes"][3].update(fields) for r in ("dist.r0", "dist.r1")] and None
+
+
+def _group(**fields: object) -> Change:
+    return lambda f: f["groups"]["dist"][0].update(fields)
+
+
+def _relation(**fields: object) -> Change:
+    return lambda f: f["relations"][0].update(fields)
+
+
+def _output(**fields: object) -> Change:
+    return lambda f: f["outputs"][0].update(fields)
+
+
+MM, W = {"node": "mm"}, {"node": "w"}
+GATHER = "_c10d_functional.all_gather_into_tensor.default"
 CHANGES: dict[str, tuple[Change, str]] = {
     "no nodes": (lambda f: f.update({"seq": {}}), "not a graph"),
     "unknown operand": (lambda f: _node(f, "y", args=[{"node": "gone"}]), "`gone`"),
@@ -52,6 +77,91 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda f: f["relations"].append({**f["relations"][0], "seq_box": [[0, 4], [3, 6]]}),
         "hold both",
     ),
+    "graph is a list": (lambda f: f.update(seq=[]), "not a graph"),
+    "graph of another format": (lambda f: f["seq"].update(format="onnx"), "'onnx'"),
+    "graph of another version": (lambda f: f["seq"].update(version="1"), "version '1'"),
+    "nodes are an object": (lambda f: f.update(seq={"nodes": {}}), "not a graph"),
+    "empty graph": (lambda f: f.update(seq={"nodes": []}), "no `output`"),
+    "node is null": (lambda f: f["seq"]["nodes"].insert(0, None), "node 0"),
+    "node without name": (lambda f: f["seq"]["nodes"][2].pop("name"), "node 2"),
+    "name of a number": (lambda f: _node(f, "mm", name=3), "node 2"),
+    "name with a tab": (lambda f: _node(f, "y", name="a\tb"), "control character"),
+    "name with half a letter": (lambda f: _node(f, "w", name="\ud800"), "`w`"),
+    "half a letter in a source": (lambda f: _node(f, "y", source="\ud800"), "no text"),
+    "keyword with a line break": (lambda f: _node(f, "y", kwargs={"a\n": 1}), "control character"),
+    "no target": (lambda f: _node(f, "mm", target=""), "`target`"),
+    "args are an object": (lambda f: _node(f, "mm", args={}), "`args`"),
+    "reference to a number": (lambda f: _node(f, "mm", args=[{"node": 3}, W]), "names no node"),
+    "no slice": (lambda f: _node(f, "mm", args=[{"slice": 3}, W]), "no slice"),
+    "slice of four": (lambda f: _node(f, "mm", args=[{"slice": [1, 2, 3, 4]}, W]), "no slice"),
+    "no float": (lambda f: _node(f, "mm", args=[{"float": "x"}, W]), "no float"),
+    "float shape": (lambda f: _node(f, "mm", shape=[4.0, 5]), "4.0"),
+    "shape is text": (lambda f: _node(f, "mm", shape="4x5"), "'4x5'"),
+    "unknown dtype": (lambda f: _node(f, "x", dtype="quux"), "'quux'"),
+    "source is a list": (lambda f: _node(f, "mm", source=["a"]), "`source`"),
+    "three operands": (lambda f: _node(f, "mm", args=[{"node": "x"}, W, 1]), "two operands"),
+    "matmul": (lambda f: _node(f, "mm", args=[W, {"node": "x"}]), "do not multiply"),
+    "add": (_instead("aten.add.Tensor", W), "do not broadcast"),
+    "div": (_instead("aten.div.Tensor", {"node": "x"}), "do not broadcast"),
+    "expand": (_instead("aten.expand.default", [3, 5]), "does not expand"),
+    "view": (_instead("aten.view.default", [3, 7]), "viewed as"),
+    "view says another shape": (_instead("aten.view.default", [5, 4]), "viewed as"),
+    "permute": (_instead("aten.permute.default", [0, 0]), "no permutation"),
+    "dimension": (_instead("aten.transpose.int", 0, 9), "dimension 9"),
+    "select": (_instead("aten.select.int", 0, 99), "index 99"),
+    "split": (_instead("aten.split_with_sizes.default", [1, 9]), "do not add up"),
+    "sum": (_instead("aten.sum.dim_IntList", [1]), "shape is given as"),
+    "cat": (
+        lambda f: _node(
+            f, "y", target="aten.cat.default", args=[[MM, {"node": "x"}]], shape=[8, 5]
+        ),
+        "differ beyond dimension",
+    ),
+    "arange": (
+        lambda f: _node(f, "y", target="aten.arange.default", args=[-3], shape=[5]),
+        "are not 5 numbers",
+    ),
+    "full": (
+        lambda f: _node(f, "y", target="aten.full.default", args=[[4, -5], 0]),
+        "are not [4, 5]",
+    ),
+    "all-reduce without operand": (
+        lambda f: _node(f, "total", args=[], kwargs={"group_name": "0"}),
+        "no operand",
+    ),
+    "all-reduce without group": (lambda f: _node(f, "total", args=[MM]), "names no group"),
+    "gather of no dimension": (_both(target=GATHER, args=[MM, 7, 2, "0"]), "do not make sense"),
+    "broadcast from nobody": (
+        _both(target="_c10d_functional.broadcast.default", args=[MM, "0"]),
+        "do not make sense",
+    ),
+    "groups are a list": (lambda f: f.update(groups=[]), "an object"),
+    "group without ranks": (lambda f: f["groups"]["dist"][0].pop("ranks"), "`ranks`"),
+    "rank twice in a group": (_group(ranks=[0, 0]), "distinct"),
+    "rank of a list": (_group(ranks=[[0], 1]), "distinct"),
+    "rank of a boolean": (_group(ranks=[False, True]), "distinct"),
+    "group of a stranger": (_group(ranks=[0]), "no member"),
+    "group named by no rank": (_group(names={"²": "0"}), "no member"),
+    "group name of a list": (_group(names={"0": ["0"], "1": "0"}), "no string"),
+    "two groups of one name": (
+        lambda f: f["groups"]["dist"].append(f["groups"]["dist"][0]),
+        "two groups",
+    ),
+    "relations are an object": (lambda f: f.update(relations={}), "a list of objects"),
+    "relation of no rank": (_relation(rank="0"), "`rank`"),
+    "relation of a boolean": (_relation(rank=True), "`rank`"),
+    "relation of a result": (_relation(seq="mm"), "computed from other"),
+    "relation with a typing mistake": (_relation(seqbox=[[0, 4], [0, 3]]), "`seqbox`"),
+    "relation of two dtypes": (lambda f: _node(f, "x", dtype="int64"), "int64"),
+    "box of one dimension": (_relation(seq_box=[[0, 4]]), "one [lo, hi]"),
+    "box of floats": (_relation(seq_box=[[0, 4.0], [0, 3]]), "one [lo, hi]"),
+    "empty box": (_relation(seq_box=[[4, 4], [0, 3]]), "empty"),
+    "boxes of two sizes": (_relation(seq_box=[[0, 4], [0, 2]]), "differ in size"),
+    "outputs are an object": (lambda f: f.update(outputs={}), "a list of objects"),
+    "output of no rank": (_output(dist={}), "`dist`"),
+    "output of a number": (_output(dist={"0": 3}), "`dist`"),
+    "output of a missing rank": (_output(dist={"9": "y"}), "rank 9"),
+    "half partial": (_output(partial="yes"), "neither true nor false"),
     "no outputs": (lambda f: f.update({"outputs": []}), "no output"),
     "unknown output": (lambda f: f["outputs"][0].update(seq="gone"), "`gone`"),
     "not returned": (lambda f: f["outputs"][0].update(dist="mm"), "does not return"),
@@ -66,6 +176,107 @@ def test_a_malformed_case(cli: Cli, make_case: MakeCase, tmp_path: Path, name: s
     case = make_case(files)
     refused(cli("extract", case, "-o", tmp_path / "facts"), "error:", word)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["case"]
+
+
+TEXTS = {
+    "nothing": ("", "not JSON"),
+    "half a file": ('{"nodes": [', "not JSON"),
+    "two documents": ("{}\n{}", "seq.json:2:1"),
+    "a mark of byte order": ("\ufeff{}", "BOM"),
+    "too deep": ("[" * 100_000, "nested too deeply"),
+    "too many digits": ('{"nodes": ' + "9" * 5000 + "}", "4300 digits"),
+    "not a number": ('{"nodes": [{"name": "x", "op": "placeholder", "shape": [NaN]}]}', "nan"),
+    "deep arguments": (
+        '{"nodes": [{"name": "x", "op": "output", "args": ' + "[" * 99 + "]" * 99 + "}]}",
+        "nest deeper",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text_that_is_no_graph(cli: Cli, good: Path, tmp_path: Path, name: str) -> None:
+    text, word = TEXTS[name]
+    (good / "seq.json").write_text(text)
+    refused(cli("extract", good, "-o", tmp_path / "facts"), "seq.json", word)
+    assert not (tmp_path / "facts").exists()
+
+
+def test_bytes_that_are_no_text(cli: Cli, good: Path, tmp_path: Path) -> None:
+    (good / "seq.json").write_bytes(b"\xff\x00")
+    refused(cli("extract", good, "-o", tmp_path / "facts"), "seq.json", "utf-8")
+
+
+def _row(text: str) -> str:
+    return f'[[operator]]\ntarget = "aten.relu"\nrule = "a b -> a b"\n{text}'
+
+
+TABLES = {
+    "no toml": ("[[operator", "not TOML"),
+    "unknown key": ("[operators]", "`operators`"),
+    "no rule": ('[[operator]]\ntarget = "a.b"', "`rule`"),
+    "no rule at all": (_row("").replace("a b ->", ""), "cannot be read"),
+    "another number of operands": (_row("operands = [0, 1]"), "2 operands"),
+    "dimension from nowhere": (_row("").replace("-> a b", "-> a z"), "`z`"),
+    "overload": (_row("").replace("relu", "relu.default"), "say `aten.relu`"),
+    "unknown row key": (_row("lineer = [0]"), "`lineer`"),
+    "unknown dimension": (_row('whole = ["q"]'), "'q'"),
+    "operand before the first": (_row("operands = [-1]"), "-1"),
+    "linear in no operand": (_row("linear = [1]"), "linear"),
+    "size 0": (_row("sizes = { a = 0 }"), "size `a`"),
+    "result of no place": (_row('results = ["x"]'), "'x'"),
+    "assumption of a number": (_row("assume = 3"), "assume"),
+    "unknown flag": ('[elementwise]\n"aten.relu" = ["linaer"]', "'linaer'"),
+    "alias of a number": ('[alias]\n"aten.relu" = 3', "alias `aten.relu`"),
+    "identity of a list": ('[identity]\n"aten.relu" = []', "identity `aten.relu`"),
+    "identity of no argument": ('[identity]\n"aten.relu" = 9', "argument 9"),
+    "placement": ("placement = [3]", "placement"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_malformed_operator_table(cli: Cli, good: Path, tmp_path: Path, name: str) -> None:
+    text, word = TABLES[name]
+    table = tmp_path / "mine.toml"
+    table.write_text(text)
+    refused(cli("extract", good, "-o", tmp_path / "facts", "--operators", table), word)
+    assert not (tmp_path / "facts").exists()
+
+
+@pytest.mark.parametrize("option", ["--seq", "--groups", "--relations", "--operators"])
+def test_option_files_that_are_not_there(cli: Cli, good: Path, tmp_path: Path, option: str) -> None:
+    files = [good] if option != "--seq" else ["--dist", good / "dist.r0.json"]
+    arguments = ["extract", *files, "-o", tmp_path / "facts", option]
+    refused(cli(*arguments, tmp_path / "none"), "none")
+    refused(cli(*arguments, good), str(good), "is a directory")
+
+
+@pytest.mark.parametrize("chosen", ["gone", "", "y=gone", "y=mm"])
+def test_chosen_outputs(cli: Cli, good: Path, tmp_path: Path, chosen: str) -> None:
+    refused(cli("extract", good, "-o", tmp_path / "facts", "--output", chosen), "error:")
+    refused(cli("extract", good, "-o", tmp_path / "facts", "--allow-partial", "gone"), "`gone`")
+
+
+@pytest.mark.parametrize("name", ["a b", 'a"b', "a'b", "a\\", "名前", "a;--", "a#1", " ", "one"])
+def test_odd_names_and_paths(cli: Cli, make_case: MakeCase, tmp_path: Path, name: str) -> None:
+    text = json.dumps(documents())
+    for old in ("y", "mm"):
+        text = text.replace(f'"{old}"', json.dumps(name + old))
+    facts = tmp_path / f"{name.strip(' ' + chr(92))} fäcts"
+    assert cli("extract", make_case(json.loads(text)), "-o", facts).status == 0
+    assert cli("run", facts, "--engine", "clingo").status == 0
+    found = cli("query", facts / "result", "--sql", "SELECT seq FROM output_name")
+    assert name + "y" in found.out
+
+
+def test_a_path_that_duckdb_does_not_take(cli: Cli, facts: Path, tmp_path: Path) -> None:
+    refused(cli("run", facts, "--engine", "clingo", "-o", tmp_path / "a\\b" / "c"), "backslash")
+    assert not (tmp_path / "a\\b" / "c").exists()
+
+
+def test_names_too_long(cli: Cli, good: Path, tmp_path: Path) -> None:
+    long = "a" * 300
+    refused(cli("extract", tmp_path / long, "-o", tmp_path / "facts"), "too long")
+    refused(cli("extract", good, "-o", tmp_path / long), "too long")
 
 
 def test_files_that_are_no_json(cli: Cli, good: Path, tmp_path: Path) -> None:
@@ -85,6 +296,12 @@ def test_files_that_are_no_json(cli: Cli, good: Path, tmp_path: Path) -> None:
         ["run"],
         ["run", "facts", "--engine", "prolog"],
         ["run", "facts", "--timeout", "0"],
+        ["run", "facts", "--timeout", "-1"],
+        ["run", "facts", "--timeout", "nan"],
+        ["run", "facts", "--timeout", "inf"],
+        ["run", "facts", "--timeout", "soon"],
+        ["extract", "case", "-o", "facts", "--facts-format", "csv"],
+        ["query", "result", "frontier", "--format", "xml"],
         ["query"],
         ["query", "result"],
         ["query", "result", "frontier", "--sql", "SELECT 1"],
@@ -130,6 +347,13 @@ def _read(folder: Path, name: str) -> pa.Table:
     return parquet.read_table(folder / f"{name}.parquet")
 
 
+def _cell(folder: Path, name: str, column: str, value: object) -> None:
+    table = _read(folder, name)
+    rows = table.to_pylist()
+    rows[0][column] = value
+    _rewrite(folder, name, pa.Table.from_pylist(rows, table.schema))
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no manifest": (lambda f: (f / "manifest.json").unlink(), "no manifest.json"),
     "no json": (lambda f: (f / "manifest.json").write_text("{"), "cannot be read"),
@@ -144,6 +368,20 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         "the columns are",
     ),
     "other rows": (lambda f: _rewrite(f, "wanted", _read(f, "wanted").slice(1)), "has 0 rows"),
+    "no bytes": (lambda f: (f / "wanted.parquet").write_bytes(b""), "not a Parquet file"),
+    "half a file": (
+        lambda f: (f / "wanted.parquet").write_bytes((f / "wanted.parquet").read_bytes()[:200]),
+        "not a Parquet file",
+    ),
+    "a folder": (
+        lambda f: ((f / "wanted.parquet").unlink(), (f / "wanted.parquet").mkdir()),
+        "wanted is missing",
+    ),
+    "no word": (lambda f: _cell(f, "related_range", "lo", 2**40), "does not fit 32 bits"),
+    "a line break": (lambda f: _cell(f, "wanted", "of", "a\nb"), "a line break"),
+    "no view": (lambda f: _cell(f, "output_view", "digits", "junk"), "no view"),
+    "no counts": (lambda f: _manifest(f, relations=None), "the manifest says None"),
+    "manifest of a list": (lambda f: (f / "manifest.json").write_text("[]"), "not that of"),
     "no metadata": (
         lambda f: _rewrite(f, "wanted", _read(f, "wanted").replace_schema_metadata()),
         "holds relation ''",
@@ -157,6 +395,36 @@ def test_damaged_facts(cli: Cli, facts: Path, name: str) -> None:
     damage(facts)
     refused(cli("run", facts, "--engine", "clingo"), word)
     assert not (facts / "result").exists()
+
+
+ROWS = {
+    "too short": "0\n",
+    "no number": "x\ty\tz\n",
+    "too long": "0\ta\tb\tc\n",
+    "no word": "99999999999999999999\ty\t1\n",
+    "empty": "\n",
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_damaged_rows(cli: Cli, good: Path, tmp_path: Path, name: str) -> None:
+    facts = tmp_path / "facts"
+    assert cli("extract", good, "-o", facts, "--facts-format", "tsv").status == 0
+    (facts / "wanted.facts").write_text(ROWS[name])
+    refused(cli("run", facts, "--engine", "clingo"), "wanted.facts", "cannot be read")
+    assert not (facts / "result").exists()
+
+
+def test_graphs_that_are_gone(cli: Cli, good: Path, facts: Path, tmp_path: Path) -> None:
+    table = tmp_path / "mine.toml"
+    table.write_text("")
+    run = ("run", facts, "--engine", "clingo", "--operators", table)
+    assert cli(*run).status == 0
+    (good / "dist.r1.json").unlink()
+    refused(cli(*run), "dist.r1.json", "is gone")
+    _manifest(facts, case=None)
+    refused(cli(*run), "does not say which graphs")
+    refused(cli("run", facts, "--allow-partial", "gone"), "`gone`", "outputs: y")
 
 
 def test_facts_without_outputs(cli: Cli, facts: Path) -> None:

@@ -79,11 +79,34 @@ def test_any_statement(cli: Cli, result: Path) -> None:
     assert table.out == "one\n---\n(no rows)\n"
 
 
-@pytest.mark.parametrize("sql", ["selct", "SELECT * FROM nowhere", "DROP VIEW holds"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "selct",
+        "SELECT * FROM nowhere",
+        "DROP VIEW holds",
+        "CREATE TABLE t (a int)",
+        "DELETE FROM stored.holds",
+        "SELECT 1; DROP VIEW holds",
+        "COPY (SELECT 1) TO '{}/copy.csv'",
+        "EXPORT DATABASE '{}/copy'",
+        "ATTACH '{}/copy.db'",
+        "SELECT * FROM read_csv('{}/manifest.json')",
+    ],
+)
 def test_a_wrong_statement(cli: Cli, result: Path, sql: str) -> None:
-    found = cli("query", result, "--sql", sql)
+    before = sorted(result.rglob("*"))
+    found = cli("query", result, "--sql", sql.format(result))
     assert (found.status, found.out) == (2, "")
     assert "DuckDB says" in found.err
+    assert sorted(result.rglob("*")) == before
+
+
+@pytest.mark.parametrize("sql", ["", " ", ";"])
+def test_an_empty_statement(cli: Cli, result: Path, sql: str) -> None:
+    found = cli("query", result, "--sql", sql)
+    assert (found.status, found.out) == (2, "")
+    assert "the statement is empty" in found.err
 
 
 def test_wrong_names(cli: Cli, result: Path, tmp_path: Path) -> None:
