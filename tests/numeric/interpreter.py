@@ -23,7 +23,7 @@ KEPT = (
 )  # fmt: skip
 
 
-@dataclass
+@dataclass(repr=False)
 class Execution:
     """Values of every node: of the sequential graph, and per rank."""
 
@@ -55,7 +55,7 @@ def resolve(argument: Any, values: Values) -> Any:
     return [resolve(a, values) for a in argument] if isinstance(argument, list) else argument
 
 
-@dataclass
+@dataclass(repr=False)
 class Call:
     """A rank that waits at a collective."""
 

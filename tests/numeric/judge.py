@@ -19,7 +19,7 @@ from relations import RULES, Checker, Report, agrees, derive
 from gg_datalog.errors import InputError
 
 
-@dataclass
+@dataclass(repr=False)
 class Judged:
     """What the rules say of one program; ``extracted`` is None where extraction refused it."""
 

@@ -40,7 +40,7 @@ class NotEvaluated(Exception):
 
 
 # ---- extraction, its objects kept --------------------------------------------------------------------
-@dataclass
+@dataclass(repr=False)
 class Extracted:
     """A case with both sides as objects, and its tables."""
 
@@ -120,7 +120,7 @@ def over_labels(view: View, digit_map: Any, labels: Sequence[Label], array: Arra
 
 
 # ---- a side ------------------------------------------------------------------------------------------
-@dataclass
+@dataclass(repr=False)
 class Evaluator:
     """Values of the base tensors of one side, given the values of its nodes per rank."""
 

@@ -14,7 +14,7 @@ Mutation = Callable[[Program, random.Random], str | None]
 KINDS: dict[str, Mutation] = {}
 
 
-@dataclass
+@dataclass(repr=False)
 class Broken:
     """A program that was changed, and how."""
 

@@ -10,7 +10,7 @@ from typing import Any
 Json = dict[str, Any]
 
 
-@dataclass
+@dataclass(repr=False)
 class Program:
     """The documents of a case folder; ``dist`` by rank."""
 
