@@ -1,7 +1,7 @@
 PYTHON ?= python
 SOURCES = gg_datalog engine extract tests bench examples
 
-.PHONY: check format-check lint types tests format
+.PHONY: check format-check lint types tests format docs
 
 check: format-check lint types tests
 
@@ -25,3 +25,6 @@ tests:
 format:
 	$(PYTHON) -m ruff check --fix $(SOURCES)
 	$(PYTHON) -m ruff format $(SOURCES)
+
+docs:
+	$(PYTHON) -m gg_datalog.documentation > docs/relations.md
