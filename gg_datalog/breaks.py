@@ -21,6 +21,7 @@ SENTENCE = {
     "other coefficient": "another coefficient is in {dist}",
     "different operand": "another operand goes into {dist}",
     "different range": "another range, or only a piece, is covered by {dist}",
+    "different mask": "rows of a shard are masked by {dist}",
     "different attribute": "other attributes has {dist}",
     "unsupported operator": "no rule describes {dist}",
     "no counterpart": "another operator on the same operands is {dist}",

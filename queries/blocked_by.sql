@@ -1,7 +1,8 @@
 -- For each operator of the frontier the distributed operators that come closest, and why they differ.
 -- seq: the sequential operator; dist: the distributed one; reason: operand is a part of a reduction,
--- result is a part of a reduction, different range, different operand, different attribute, other
--- coefficient, unsupported operator or no counterpart; operand: the operand at fault, where one is.
+-- result is a part of a reduction, different range (also: where the range comes from), different
+-- operand, different mask (of a lookup in a shard), different attribute, other coefficient,
+-- unsupported operator or no counterpart; operand: the operand at fault, where one is.
 SELECT s.node AS seq, s.target, d.name AS dist, d.target AS dist_target, b.reason,
        o.name AS operand, s.source AS seq_source, d.source AS dist_source
 FROM blocked b

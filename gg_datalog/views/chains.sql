@@ -16,10 +16,46 @@ SELECT "of" AS tensor FROM seq_mapped
 UNION SELECT tensor FROM base_tensor WHERE side = 'seq' AND kind = 'constant';
 COMMENT ON VIEW tensor_mapped IS 'Sequential base tensors that can be rebuilt, and constants.';
 
-CREATE VIEW tensor_related AS
-SELECT DISTINCT dist AS tensor FROM holds
+CREATE TABLE stored.held_piece AS
+WITH run AS (
+    SELECT dist, seq, parts, block,
+           regexp_extract_all(block, '(\d+), (\d+), (\d+), (-?\d+), (\d+), (\d+), ', 3) AS counts,
+           regexp_extract_all(block, '\d+, \d+, (\d+, -?\d+, \d+, \d+), ', 1) AS places
+    FROM holds
+)
+SELECT dist, seq, parts, list_sort(places) AS places,
+       coalesce(list_product(counts::DOUBLE[]), 1) AS elements
+FROM run;
+CREATE VIEW held_piece AS SELECT * FROM stored.held_piece;
+COMMENT ON VIEW held_piece IS
+    'How many elements of distributed tensor `dist` one relation to `seq` accounts for, and which '
+    '(per run: count, dimension, stride, offset).';
+
+CREATE VIEW tensor_size AS
+SELECT side, tensor,
+       CASE shape WHEN '' THEN 1 ELSE list_product(string_split(shape, 'x')::DOUBLE[]) END AS elements
+FROM base_tensor;
+COMMENT ON VIEW tensor_size IS 'How many elements a base tensor has.';
+
+CREATE TABLE stored.tensor_related AS
+SELECT h.dist AS tensor
+FROM (SELECT DISTINCT dist, places, elements FROM stored.held_piece) h
+JOIN tensor_size s ON s.side = 'dist' AND s.tensor = h.dist
+GROUP BY h.dist, s.elements HAVING sum(h.elements) >= s.elements
 UNION SELECT tensor FROM base_tensor WHERE side = 'dist' AND kind IN ('constant', 'uninitialised');
-COMMENT ON VIEW tensor_related IS 'Distributed base tensors that hold something, and constants.';
+CREATE VIEW tensor_related AS SELECT * FROM stored.tensor_related;
+COMMENT ON VIEW tensor_related IS
+    'Distributed base tensors all elements of which are accounted for, and constants.';
+
+CREATE VIEW tensor_opaque AS
+SELECT t.side, t.tensor, 'unsupported operator' AS reason, u.reason AS detail
+FROM unsupported_operator u
+JOIN tensor_node t ON t.side = u.side AND t.rank = u.rank AND t.node = u.node
+UNION
+SELECT t.side, t.tensor, 'opaque input', o.reason
+FROM opaque_input o
+JOIN tensor_node t ON t.side = o.side AND t.rank = o.rank AND t.node = o.node;
+COMMENT ON VIEW tensor_opaque IS 'Base tensors whose value no rule describes.';
 
 -- ---- chains from the outputs back to where they break -------------------------------------------
 
@@ -36,6 +72,8 @@ WITH RECURSIVE known AS MATERIALIZED (
     SELECT 'seq' AS side, tensor FROM tensor_mapped
     UNION SELECT 'seq', "of" FROM seq_available
     UNION SELECT 'dist', tensor FROM tensor_related
+    UNION SELECT side, tensor FROM base_tensor
+    WHERE side = 'dist' AND kind = 'input' AND tensor NOT IN (SELECT tensor FROM tensor_opaque)
 ),
 needs AS MATERIALIZED (
     SELECT DISTINCT n.side, n.tensor, n.needs FROM tensor_needs n
@@ -77,25 +115,30 @@ COMMENT ON VIEW dist_chain IS
     'Distributed tensors that hold nothing between what `rank` returns and where its chain breaks.';
 
 CREATE VIEW break_helper AS
-SELECT c.wants, NULL::BIGINT AS rank, n.needs AS tensor
-FROM seq_chain c JOIN unknown_need n ON n.side = 'seq' AND n.tensor = c.tensor
+SELECT c.wants, c.rank, c.tensor AS goes_into, n.needs AS tensor
+FROM dist_chain c JOIN unknown_need n ON n.side = 'dist' AND n.tensor = c.tensor
 WHERE c.first AND n.helper
 UNION
-SELECT c.wants, c.rank, n.needs
-FROM dist_chain c JOIN unknown_need n ON n.side = 'dist' AND n.tensor = c.tensor
-WHERE c.first AND n.helper;
-COMMENT ON VIEW break_helper IS 'Masks and clamped ids that a tensor at a break is computed from.';
+SELECT c.wants, c.rank, c.tensor, u."of"
+FROM dist_chain c JOIN dist_lookup l ON l.gives = c.tensor JOIN lookup_uses u ON u."by" = l."by"
+WHERE c.first AND u."of" IN (SELECT tensor FROM helper_tensor)
+UNION
+SELECT c.wants, c.rank, c.tensor, n.tensor
+FROM dist_chain c JOIN dist_lookup l ON l.gives = c.tensor
+JOIN lookup_uses u ON u."by" = l."by"
+JOIN tensor_needs n ON n.side = 'dist' AND n.needs = c.tensor
+WHERE c.first AND l."by" NOT IN (SELECT "by" FROM lookup_masked);
+COMMENT ON VIEW break_helper IS
+    'Masks and ids that tensor `goes_into` at a break is computed from, and what should mask a lookup.';
 
 -- ---- pairs of operators with operands in common -------------------------------------------------
 
 CREATE TABLE stored.operator_pair AS
 WITH at_seq AS (
     SELECT tensor FROM seq_chain WHERE first
-    UNION SELECT tensor FROM break_helper WHERE rank IS NULL
 ),
 at_dist AS (
     SELECT tensor FROM stored.dist_chain WHERE first
-    UNION SELECT tensor FROM break_helper WHERE rank IS NOT NULL
 ),
 needs AS MATERIALIZED (
     SELECT side, tensor, needs FROM tensor_needs UNION SELECT 'seq', "of", needs FROM seq_needs
@@ -136,7 +179,6 @@ COMMENT ON VIEW operator_pair IS
 CREATE VIEW meant_for AS
 SELECT dist, seq, same_target OR same_signature AS likely FROM operator_pair
 WHERE dist IN (SELECT tensor FROM dist_chain WHERE first)
-   OR dist IN (SELECT tensor FROM break_helper WHERE rank IS NOT NULL)
 QUALIFY row_number() OVER (
     PARTITION BY dist
     ORDER BY same_signature DESC, same_target DESC, matched DESC, seq
@@ -145,21 +187,12 @@ COMMENT ON VIEW meant_for IS
     'The sequential operator that comes closest to a distributed one at which a chain breaks; likely: '
     'it is of the same kind.';
 
-CREATE VIEW tensor_opaque AS
-SELECT t.side, t.tensor, 'unsupported operator' AS reason, u.reason AS detail
-FROM unsupported_operator u
-JOIN tensor_node t ON t.side = u.side AND t.rank = u.rank AND t.node = u.node
-UNION
-SELECT t.side, t.tensor, 'opaque input', o.reason
-FROM opaque_input o
-JOIN tensor_node t ON t.side = o.side AND t.rank = o.rank AND t.node = o.node;
-COMMENT ON VIEW tensor_opaque IS 'Base tensors whose value no rule describes.';
-
 CREATE TABLE stored.chain_break AS
 WITH place AS (
-    SELECT wants, NULL::BIGINT AS rank, tensor, false AS helper FROM seq_chain WHERE first
-    UNION ALL SELECT wants, rank, tensor, false FROM dist_chain WHERE first
-    UNION ALL SELECT wants, rank, tensor, true FROM break_helper
+    SELECT wants, NULL::BIGINT AS rank, tensor, tensor AS at, false AS helper FROM seq_chain
+    WHERE first
+    UNION ALL SELECT wants, rank, tensor, tensor, false FROM dist_chain WHERE first
+    UNION ALL SELECT wants, rank, tensor, goes_into, true FROM break_helper
 )
 SELECT a.wants, a.rank, a.helper,
        CASE WHEN a.rank IS NULL THEN a.tensor ELSE m.seq END AS seq,
@@ -168,9 +201,18 @@ SELECT a.wants, a.rank, a.helper,
            a.rank IS NULL OR coalesce(m.likely, false)
            OR a.tensor IN (SELECT tensor FROM tensor_opaque WHERE side = 'dist')
        ) AS telling
-FROM place a LEFT JOIN meant_for m ON a.rank IS NOT NULL AND m.dist = a.tensor;
+FROM place a LEFT JOIN meant_for m ON a.rank IS NOT NULL AND m.dist = a.at;
 CREATE VIEW chain_break AS SELECT * FROM stored.chain_break;
 COMMENT ON VIEW chain_break IS
     'Where the chain of output `wants` breaks: at sequential tensor `seq` on every rank, or on one '
     'rank at distributed tensor `dist`, which comes closest to `seq`. helper: a mask or clamped id '
     'that goes into such a tensor; telling: worth a finding.';
+
+CREATE VIEW stray_break AS
+SELECT b.wants, b.rank, b.dist, b.telling FROM chain_break b
+WHERE b.seq IS NULL AND NOT b.helper AND NOT EXISTS (
+    SELECT 1 FROM chain_break t
+    WHERE t.wants = b.wants AND t.rank = b.rank AND t.telling AND t.seq IS NOT NULL
+);
+COMMENT ON VIEW stray_break IS
+    'Breaks at distributed tensors that no sequential operator comes close to, on ranks without others.';

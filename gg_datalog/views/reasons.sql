@@ -51,6 +51,64 @@ FROM holds h
 JOIN (SELECT DISTINCT seq AS tensor FROM chain_break WHERE rank IS NULL) c ON c.tensor = h.seq;
 COMMENT ON VIEW holder IS 'What holds something of a sequential tensor at which a chain breaks.';
 
+CREATE VIEW operand_at_fault AS
+WITH needed AS MATERIALIZED (
+    SELECT tensor, needs FROM tensor_needs WHERE side = 'seq' UNION SELECT "of", needs FROM seq_needs
+),
+breaking AS MATERIALIZED (
+    SELECT DISTINCT b.seq, b.dist, r.reason, r.operand
+    FROM chain_break b JOIN pair_reason r USING (seq, dist) WHERE NOT b.helper
+)
+SELECT a.seq, n.needs AS operand, 'different operand' AS reason
+FROM breaking a JOIN tensor_needs n ON n.side = 'dist' AND n.tensor = a.dist
+JOIN base_tensor t ON t.side = 'dist' AND t.tensor = n.needs AND t.kind NOT IN ('input', 'constant')
+WHERE a.reason <> 'different range' AND n.needs NOT IN (SELECT tensor FROM helper_tensor)
+  AND NOT EXISTS (
+      SELECT 1 FROM needed s JOIN holds h ON h.seq = s.needs
+      WHERE s.tensor = a.seq AND h.dist = n.needs
+  )
+UNION
+SELECT a.seq, y."of", 'other coefficient'
+FROM breaking a JOIN result_of s ON s.gives = a.seq JOIN result_of d ON d.gives = a.dist
+JOIN operand_of x ON x."by" = s."by" JOIN operand_of y ON y."by" = d."by" AND y.place = x.place
+WHERE x.times <> y.times AND y.times <> '1'
+  AND EXISTS (SELECT 1 FROM holds h WHERE h.seq = x."of" AND h.dist = y."of")
+UNION
+SELECT seq, operand, 'result is a part of a reduction' FROM breaking
+WHERE reason = 'operand is a part of a reduction'
+  AND operand IN (SELECT gives FROM dist_slice UNION SELECT gives FROM dist_concat);
+COMMENT ON VIEW operand_at_fault IS
+    'Distributed operands at a break that hold nothing of what the sequential operator takes, go into '
+    'it with another coefficient, or move a part of a reduction.';
+
+CREATE TABLE stored.range_origin AS
+WITH RECURSIVE stays AS MATERIALIZED (
+    SELECT h.dist AS tensor FROM held_piece h
+    JOIN tensor_size s ON s.side = 'seq' AND s.tensor = h.seq
+    WHERE h.elements = s.elements
+    UNION SELECT t.tensor FROM base_tensor t JOIN collective c ON c.rank = t.rank AND c.node = t.node
+    WHERE t.side = 'dist'
+),
+walk(seq, tensor) AS (
+    SELECT b.seq, b.dist FROM chain_break b JOIN pair_reason r USING (seq, dist)
+    WHERE NOT b.helper AND (
+        r.reason = 'different range' OR b.dist IN (SELECT gives FROM dist_lookup)
+    )
+    UNION
+    SELECT w.seq, n.needs FROM walk w
+    JOIN tensor_needs n ON n.side = 'dist' AND n.tensor = w.tensor
+    WHERE n.needs NOT IN (SELECT tensor FROM stays)
+)
+SELECT DISTINCT w.seq, w.tensor AS dist, n.needs AS operand
+FROM walk w
+JOIN tensor_needs n ON n.side = 'dist' AND n.tensor = w.tensor
+JOIN base_tensor t ON t.side = 'dist' AND t.tensor = n.needs AND t.kind = 'input'
+WHERE n.needs NOT IN (SELECT tensor FROM stays);
+CREATE VIEW range_origin AS SELECT * FROM stored.range_origin;
+COMMENT ON VIEW range_origin IS
+    'Where the range that a rank computes comes from at a break where ranges differ: `dist` uses the '
+    'input `operand`, of which the rank has a piece, since the last collective before the break.';
+
 CREATE TABLE stored.blocked AS
 WITH consumer AS (
     SELECT DISTINCT h.seq, n.tensor AS dist, h.dist AS operand
@@ -66,7 +124,10 @@ held AS (
                 ELSE 'different range' END,
            NULL
     FROM holder
-    WHERE dist NOT IN (SELECT operand FROM consumer)
+    WHERE (
+        dist NOT IN (SELECT operand FROM consumer)
+        OR dist IN (SELECT gives FROM dist_slice UNION SELECT gives FROM dist_concat)
+    )
       AND (parts <> 'nil' OR times <> '[1, 1, , ]'
            OR seq NOT IN (SELECT seq FROM chain_break WHERE rank IS NOT NULL AND seq IS NOT NULL))
 ),
@@ -78,9 +139,13 @@ closest AS (
           SELECT 1 FROM holder h JOIN tensor_node t ON t.side = 'dist' AND t.tensor = h.dist
           WHERE h.seq = r.seq AND t.rank = d.rank
       )
+      AND NOT EXISTS (
+          SELECT 1 FROM meant_for m WHERE m.dist = r.dist AND m.likely AND m.seq <> r.seq
+      )
     QUALIFY row_number() OVER (
         PARTITION BY r.seq, d.rank
-        ORDER BY r.same_signature DESC, r.same_target DESC, r.matched DESC, r.dist
+        ORDER BY r.same_signature DESC, r.same_target DESC,
+                 r.dist IN (SELECT tensor FROM tensor_related), r.matched DESC, r.dist
     ) = 1
 )
 SELECT seq, dist, reason, operand FROM held
@@ -88,7 +153,17 @@ UNION
 SELECT seq, dist, reason, operand FROM closest
 UNION
 SELECT b.seq, b.dist, r.reason, r.operand
-FROM chain_break b JOIN pair_reason r ON r.seq = b.seq AND r.dist = b.dist
+FROM chain_break b JOIN pair_reason r ON r.seq = b.seq AND r.dist = b.dist WHERE NOT b.helper
+UNION
+SELECT seq, dist, 'different mask', NULL FROM chain_break WHERE helper AND seq IS NOT NULL
+UNION
+SELECT seq, operand, reason, NULL FROM operand_at_fault
+UNION
+SELECT w."of", b.dist,
+       CASE WHEN b.telling THEN 'unsupported operator' ELSE 'no counterpart' END, NULL
+FROM stray_break b JOIN wanted w USING (wants)
+UNION
+SELECT seq, dist, 'different range', operand FROM range_origin
 UNION
 SELECT b.seq, NULL, 'no counterpart', NULL
 FROM chain_break b

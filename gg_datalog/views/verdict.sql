@@ -55,16 +55,25 @@ COMMENT ON VIEW return_break IS
     'Outputs that are computed, but come back in another form, with the reason.';
 
 CREATE VIEW break_beyond AS
+WITH rank_first AS MATERIALIZED (
+    SELECT DISTINCT wants, tensor AS dist,
+           tensor IN (SELECT tensor FROM tensor_opaque WHERE side = 'dist') AS opaque
+    FROM dist_chain WHERE first
+)
 SELECT b.wants, b.rank, b.seq, b.dist, b.telling,
        EXISTS (SELECT 1 FROM tensor_opaque o WHERE o.side = 'seq' AND o.tensor = b.seq)
        OR EXISTS (SELECT 1 FROM tensor_opaque o WHERE o.side = 'dist' AND o.tensor = b.dist)
        OR (
            b.rank IS NULL
            AND EXISTS (
-               SELECT 1 FROM operator_pair p JOIN tensor_opaque o ON o.tensor = p.dist
-               WHERE o.side = 'dist' AND p.seq = b.seq
+               SELECT 1 FROM operator_pair p JOIN rank_first f ON f.dist = p.dist AND f.opaque
+               WHERE p.seq = b.seq AND f.wants = b.wants
+                 AND NOT EXISTS (
+                     SELECT 1 FROM meant_for m WHERE m.dist = p.dist AND m.likely AND m.seq <> p.seq
+                 )
                  AND (p.same_target OR NOT EXISTS (
-                     SELECT 1 FROM operator_pair q WHERE q.seq = b.seq AND q.same_target
+                     SELECT 1 FROM operator_pair q JOIN rank_first g ON g.dist = q.dist
+                     WHERE q.seq = b.seq AND q.same_target AND g.wants = b.wants AND NOT g.opaque
                  ))
            )
        ) AS beyond
@@ -73,23 +82,18 @@ COMMENT ON VIEW break_beyond IS
     'Whether only an unsupported operator or an opaque input stands in the way at a break.';
 
 CREATE VIEW output_status AS
-WITH seq_break AS (
-    SELECT wants, bool_and(beyond) AS beyond FROM break_beyond WHERE rank IS NULL GROUP BY wants
-),
-dist_break AS (
+WITH breaks AS (
     SELECT wants, bool_or(beyond) AND bool_and(beyond OR NOT telling) AS beyond
-    FROM break_beyond WHERE rank IS NOT NULL GROUP BY wants
+    FROM break_beyond GROUP BY wants
 )
 SELECT o.wants, o.seq,
        CASE
            WHEN o.wants IN (SELECT wants FROM output_mapped) THEN 'mapped'
-           WHEN coalesce(s.beyond, false) OR coalesce(d.beyond, false)
-               OR EXISTS (SELECT 1 FROM coefficient_out_of_range) THEN 'inconclusive'
+           WHEN coalesce(b.beyond, false) OR EXISTS (SELECT 1 FROM coefficient_out_of_range)
+               THEN 'inconclusive'
            ELSE 'unmapped'
        END AS status
-FROM output_name o
-LEFT JOIN seq_break s ON s.wants = o.wants
-LEFT JOIN dist_break d ON d.wants = o.wants
+FROM output_name o LEFT JOIN breaks b USING (wants)
 ORDER BY o.wants;
 COMMENT ON VIEW output_status IS 'The status of every output: mapped, unmapped or inconclusive.';
 
