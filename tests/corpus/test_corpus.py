@@ -1,0 +1,74 @@
+"""The captured pairs, through the command line."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import CORPUS
+from trial import Bench
+
+GOOD = ("gpt-tp2-l1", "gpt-tp2-l2", "llama-tp2-l1", "qwen2-tp2-l1")
+
+
+def case(name: str) -> Path:
+    """A captured pair; the test is skipped where the corpus is absent."""
+    if not (CORPUS / name).is_dir():
+        pytest.skip(f"the corpus is not at {CORPUS}")
+    return CORPUS / name
+
+
+def expected(name: str) -> dict[str, Any]:
+    """What a correct checker says."""
+    return json.loads((case(name) / "expect.json").read_text())
+
+
+def expression(text: str) -> Any:
+    """A relation as a tree."""
+    quoted = re.sub(r"\br\d+\.[\w.]+", lambda m: repr(m[0]), text.replace("dim=", ""))
+    return ast.dump(ast.parse(quoted, mode="eval"))
+
+
+def meant(row: dict[str, Any], ranks: int) -> list[str]:
+    """The relations that say what a row of ``expect.json`` says."""
+    names = [f"r{rank}.{row['dist']}" for rank in range(ranks)]
+    if row["form"] == "equal":
+        return names
+    dim = int(row["form"].removeprefix("concat dim "))
+    return [f"concat(dim={dim}, [{', '.join(names)}])"]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_pair_refines(name: str, bench: Bench) -> None:
+    found = bench.run(case(name))
+    assert found.status == 0, found.error
+    assert {row["status"] for row in found.report["outputs"]} == {"mapped"}
+    ranks = len(list(case(name).glob("dist.r*.json")))
+    for row in expected(name)["check"]:
+        forms = [expression(text) for text in meant(row, ranks)]
+        assert expression(found.relations[row["seq"]]) in forms
+
+
+def test_an_accumulated_mean_counts_twice(bench: Bench) -> None:
+    found = bench.run(case("bug-grad-accumulation"))
+    assert found.status == 1
+    assert [(row["seq"], row["status"]) for row in found.report["outputs"]] == [
+        ("add_1", "unmapped")
+    ]
+    (error,) = [f for f in found.report["findings"] if f["level"] == "error"]
+    assert re.search(r"found 2 times `sum_1`.*expected 1 times", error["message"])
+    assert error["seq"] == "add_1"
+
+
+def test_a_partial_gradient_does_not_refine(bench: Bench) -> None:
+    """Where its chain breaks waits for the rules of the backward operators."""
+    found = bench.run(case("bug-wrong-config-allreduce"))
+    assert found.status in (1, 3)
+    status = {row["seq"]: row["status"] for row in found.report["outputs"]}
+    assert status["div_2"] == "mapped"
+    wrong = {"add_17", "add_18", "add_19", "add_20"}
+    assert not [seq for seq in wrong if status[seq] == "mapped"]

@@ -1,0 +1,73 @@
+"""Broken pairs: never exit 0 unless still right, and the report leads to the broken place."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Iterator
+
+import pytest
+from judge import truth
+from mutations import Broken, mutate
+from pairs import CORPUS, corpus, pair
+from places import Graphs, touched
+from program import Program
+from trial import Bench, Trial
+from values import same_value
+
+CAPTURED = ("gpt-tp2-l1", "gpt-tp2-l2", "llama-tp2-l1", "qwen2-tp2-l1")
+GENERATED = ("gpt-1x4", "llama-1x4-one-kv-head", "qwen2-1x4-replicated")
+KINDS = (
+    "remove_all_reduce",
+    "wrong_tensor",
+    "shift_slice",
+    "change_scalar",
+    "permute_shards",
+    "drop_rank",
+    "group_of_one",
+)
+EACH = 3
+SEEDS = {"fixed": 20240229, "fresh": secrets.randbelow(2**31)}
+
+
+def broken(program: Program, rng: random.Random) -> Iterator[Broken]:
+    """Some of the kinds, once each; wrong tensors always, for they are the most various."""
+    for kind in ["wrong_tensor", *rng.sample(KINDS, EACH)]:
+        try:
+            yield mutate(program, rng, kind)
+        except LookupError:
+            continue
+
+
+def is_right(name: str, before: Program, after: Program, seed: int) -> bool:
+    """Generated pairs are executed; captured ones are right if they compute the same values."""
+    return truth(after, seed)[0] if name in GENERATED else same_value(before, after)
+
+
+def named(found: Trial) -> set[str]:
+    """The distributed operators that queries and findings about collectives name."""
+    return {
+        *(row["dist"] for row in found.query("blocked_by")),
+        *(name for row in found.query("frontier") for name in row["dist"]),
+        *(n for f in found.report["findings"] if f["code"] == "GG110" for n in f["dist"]),
+    }
+
+
+@pytest.mark.parametrize("which", SEEDS)
+@pytest.mark.parametrize("name", [*CAPTURED, *GENERATED])
+def test_a_broken_pair(name: str, which: str, bench: Bench) -> None:
+    program = pair(name) if name in GENERATED else corpus(name)
+    if program is None:
+        pytest.skip(f"the corpus is not at {CORPUS}")
+    seed = SEEDS[which]
+    print(f"seed {seed}")
+    for change in broken(program, random.Random(f"{name} {seed}")):
+        text = f"seed {seed}, {name}, {change.kind}: {change.text}"
+        found = bench.program(change.program)
+        right = is_right(name, program, change.program, seed)
+        assert right or found.status == 1, f"{text}: exit {found.status} {found.error}"
+        if right:
+            continue
+        places = touched(program, change.program)
+        close = Graphs.of(change.program, found).named(places)
+        assert close & named(found), f"{text}: {sorted(close)} are not among {named(found)}"
