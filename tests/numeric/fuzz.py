@@ -50,7 +50,7 @@ class Graph:
             made = OPS[name_of({"target": target})](*resolve(args, self.zeros), **kwargs)
         except (ValueError, IndexError, AssertionError) as error:
             raise Invalid(str(error)) from error
-        self._add(name, "call_function", target, args, np.asarray(made) * 0, kwargs)
+        self._add(name, "call_function", target, args, np.zeros_like(made), kwargs)
 
     def collective(self, name: str, target: str, args: list[Any], shape: Sequence[int]) -> None:
         """A collective with a result of this shape."""

@@ -83,28 +83,19 @@ def outputs_right(program: Program, execution: Execution) -> bool:
 
 
 def rebuilt(seq: Array, pieces: Sequence[Array]) -> bool:
-    """Are the pieces made of slices of ``seq`` along one dimension, and do these cover it?"""
-    if all(p.shape == seq.shape and agrees(p, seq) for p in pieces):
-        return bool(pieces)
-    return any(_covered(seq, pieces, dim) for dim in range(seq.ndim))
+    """Can ``seq`` be put together from elements of the pieces, with none left over? Which element
+    goes where is what the relations say, and these are checked one by one."""
+    if not pieces:
+        return False
+    found = np.concatenate([p.ravel() for p in pieces])
+    return _among(found, seq.ravel()) and _among(seq.ravel(), found)
 
 
-def _covered(seq: Array, pieces: Sequence[Array], dim: int) -> bool:
-    slices = np.moveaxis(seq, dim, 0)
-    found: set[int] = set()
-    for piece in pieces:
-        if piece.ndim != seq.ndim:
-            return False
-        for one in np.moveaxis(piece, dim, 0):
-            same = {
-                i
-                for i, other in enumerate(slices)
-                if one.shape == other.shape and agrees(one, other)
-            }
-            if not same:
-                return False
-            found |= same
-    return len(found) == seq.shape[dim]
+def _among(values: Array, others: Array) -> bool:
+    others = np.sort(others)
+    at = np.searchsorted(others, values)
+    near = [others[np.clip(at + k, 0, len(others) - 1)] for k in (-1, 0)]
+    return bool(np.any([np.isclose(values, n, rtol=1e-6, atol=1e-9) for n in near], axis=0).all())
 
 
 def truth(program: Program, seed: int, draws: int = 4) -> tuple[bool, list[Execution]]:
