@@ -35,9 +35,9 @@ operators_option = click.option(
 )
 
 
-def _number(_: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    if value != value:
-        raise click.BadParameter("nan is no number", param=option)
+def _seconds(_: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 < value < 1e9:
+        raise click.BadParameter(f"{value} is no number of seconds above 0", param=option)
     return value
 
 
@@ -136,7 +136,11 @@ def extract(
     "--format", "form", type=click.Choice(["human", "json"]), default="human", show_default=True
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0, 1e9, min_open=True), metavar="SECONDS", callback=_number
+    "--timeout",
+    type=float,
+    metavar="SECONDS",
+    callback=_seconds,
+    help="Give up, with exit code 2, when the rules take longer.",
 )
 @partial_option
 @operators_option
