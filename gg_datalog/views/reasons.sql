@@ -76,10 +76,15 @@ WHERE x.times <> y.times AND y.times <> '1'
 UNION
 SELECT seq, operand, 'result is a part of a reduction' FROM breaking
 WHERE reason = 'operand is a part of a reduction'
-  AND operand IN (SELECT gives FROM dist_slice UNION SELECT gives FROM dist_concat);
+  AND operand IN (SELECT gives FROM dist_slice UNION SELECT gives FROM dist_concat)
+UNION
+SELECT a.seq, n.needs, a.reason
+FROM breaking a JOIN tensor_needs n ON n.side = 'dist' AND n.tensor = a.dist
+JOIN dist_slice c ON c.gives = n.needs
+WHERE a.reason = 'different range';
 COMMENT ON VIEW operand_at_fault IS
     'Distributed operands at a break that hold nothing of what the sequential operator takes, go into '
-    'it with another coefficient, or move a part of a reduction.';
+    'it with another coefficient, or move a part of a reduction or another range.';
 
 CREATE TABLE stored.range_origin AS
 WITH RECURSIVE stays AS MATERIALIZED (

@@ -44,6 +44,14 @@ def is_right(name: str, before: Program, after: Program, seed: int) -> bool:
     return truth(after, seed)[0] if name in GENERATED else same_value(before, after)
 
 
+def unsupported(found: Trial) -> set[tuple[int, str]]:
+    """Operators of the ranks that no rule describes, such as a kernel whose sizes do not fit."""
+    if not found.report:
+        return set()
+    rows = found.rows("SELECT rank, node FROM unsupported_operator WHERE side = 'dist'")
+    return {(row["rank"], row["node"]) for row in rows}
+
+
 def named(found: Trial) -> set[str]:
     """The distributed operators that queries and findings about collectives name."""
     return {
@@ -65,9 +73,10 @@ def test_a_broken_pair(name: str, which: str, bench: Bench) -> None:
         text = f"seed {seed}, {name}, {change.kind}: {change.text}"
         found = bench.program(change.program)
         right = is_right(name, program, change.program, seed)
-        assert right or found.status == 1, f"{text}: exit {found.status} {found.error}"
         if right:
             continue
         places = touched(program, change.program)
+        allowed = {1, 3} if places & unsupported(found) else {1}
+        assert found.status in allowed, f"{text}: exit {found.status} {found.error}"
         close = Graphs.of(change.program, found).named(places)
         assert close & named(found), f"{text}: {sorted(close)} are not among {named(found)}"
