@@ -142,7 +142,8 @@ class World:
         ctx.side.at = At(rank, one.call.node.name, one.call.node.target)
         shape = one.call.node.shape
         ok = shape is not None and all(isinstance(e, int) for e in shape)
-        value = ctx.side.source([int(e) for e in shape or ()], "mismatch") if ok else None
+        needs = [one.view.base] if one.view else []
+        value = ctx.side.source([int(e) for e in shape or ()], "mismatch", needs) if ok else None
         ctx.values[one.call.node.name] = value
 
     def _perform(self, group: Communicator, members: Sequence[Waiting]) -> None:
@@ -167,6 +168,11 @@ class World:
             if any(v is None for v in views):
                 raise Unsupported("an operand is not known")
             outs = list(_results(first, members[0], group, [v for v in views if v is not None]))
+        except Misfit as problem:
+            for rank, one in zip(group.ranks, members, strict=True):
+                self._mismatch(rank, one, str(problem))
+                self._opaque(rank, one)
+            return
         except SENSELESS as error:
             raise senseless(first, error) from error
         except Unsupported as reason:
@@ -178,6 +184,10 @@ class World:
         for rank, one, out in zip(group.ranks, members, outs, strict=True):
             _same_shape(self.contexts[rank], one.call.node, out)
             self.contexts[rank].values[one.call.node.name] = out
+
+
+class Misfit(Exception):
+    """A collective that contradicts its own group."""
 
 
 def _form(one: Waiting) -> str:
@@ -201,7 +211,7 @@ def _results(ctx: Context, one: Waiting, group: Communicator, views: list[View])
     kind = one.kind.removesuffix("_").removesuffix("_coalesced")
     ints = [a for a in one.call.node.args[1:] if isinstance(a, int)]
     if kind in ("all_gather_into_tensor", "reduce_scatter_tensor") and ints and ints[-1] != size:
-        raise Unsupported(f"it says {ints[-1]} members, its group has {size}")
+        raise Misfit(f"it says {ints[-1]} members, its group has {size}")
     if kind == "all_reduce":
         yield from [reduce(ctx, views, one.reduction)] * size
     elif kind == "all_gather_into_tensor":
@@ -211,7 +221,7 @@ def _results(ctx: Context, one: Waiting, group: Communicator, views: list[View])
         yield from shares(ctx, reduce(ctx, views, one.reduction), size)
     elif kind == "broadcast":
         if not 0 <= ints[0] < size:
-            raise Unsupported(f"its source {ints[0]} is no member")
+            raise Misfit(f"its source {ints[0]} is no member of {list(group.ranks)}")
         yield from [views[ints[0]]] * size
     elif kind == "all_to_all_single" and not any(isinstance(a, tuple) for a in one.call.node.args):
         parts = [list(shares(ctx, v, size)) for v in views]

@@ -154,6 +154,11 @@ class SideEmitter:
             size,
             base.dtype,
         )
+        if base.made is None:
+            for place, needed in enumerate(base.needs):
+                self.out.add(
+                    "tensor_needs", self.side.name, base.name, base.name, needed.name, place
+                )
 
     def _needs(self, by: str, gives: Base, of: Sequence[View], record: Any) -> None:
         for place, view in enumerate(of):

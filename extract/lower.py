@@ -229,8 +229,9 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
     kernel = kernel_of(node)
     ctx.notes.unsupported.append((side.name, ctx.rank, node.name, kernel, reason))
     shapes = result_shapes(ctx, node)
+    needs = [v.base for v in flat if isinstance(v, View)]
     if any(v is None for v in flat) or not shapes or is_random(ctx, kernel):
-        outs = [None if s is None else side.source(s, "opaque") for s in shapes]
+        outs = [None if s is None else side.source(s, "opaque", needs) for s in shapes]
         return outs[0] if node.shape is not None and outs else tuple(outs)
     ctx.notes.assume(
         "uninterpreted operator", f"{kernel} is a function of its operands and attributes"
@@ -250,7 +251,7 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
 
     made = side.operator(signature, operands, letters, naming, created)
     if made is None:
-        made = [side.source(s or (), "opaque") for s in shapes]
+        made = [side.source(s or (), "opaque", needs) for s in shapes]
     kept = [None if s is None else v for v, s in zip(made, shapes, strict=True)]
     return kept[0] if node.shape is not None else tuple(kept)
 

@@ -75,9 +75,10 @@ class Side:
         self._names.add(name)
         return name
 
-    def source(self, shape: Sequence[int], kind: str) -> View:
-        """A tensor that no operator describes: an input, uninitialised memory, something opaque."""
-        return View(base := self.base(shape, kind), _dims_of(shape, base))
+    def source(self, shape: Sequence[int], kind: str, needs: Sequence[Base] = ()) -> View:
+        """A tensor that no operator describes: an input, uninitialised memory, something opaque
+        that is computed in an unknown way from ``needs``."""
+        return View(base := self.base(shape, kind, needs), _dims_of(shape, base))
 
     def constant(self, value: Scale) -> View:
         """A scalar constant: times the base whose value is 1, or the base 0."""

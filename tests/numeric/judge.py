@@ -14,7 +14,7 @@ from interpreter import Execution, degenerate, execute
 from kernels_np import Array, Invalid
 from lowered import Extracted, case_of, extract
 from program import Program
-from relations import RULES, Checker, Report, agrees, derive
+from relations import RULES, Checker, Report, derive
 
 from gg_datalog.errors import InputError
 

@@ -69,7 +69,7 @@ COLLECTIVES = (
         "x, 1, 2",
         "x, -1, 2",
         maps=None,
-        xfail="crash: a negative dimension of vLLM's all_gather",
+        xfail="refused: a negative dimension of vLLM's all_gather",
     ),
     LAST.miss(
         "along the first",
