@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lark import Lark, Token, Transformer, Tree, UnexpectedInput, v_args
+from lark import Lark, Token, Transformer, Tree, UnexpectedInput
 from lark.exceptions import VisitError
 
 from gg_datalog.errors import EngineError
@@ -71,7 +71,7 @@ _ARITHMETIC = {"plus": "+", "minus": "-", "times": "*", "divide": "/", "modulo":
 
 @cache
 def _lark() -> Lark:
-    return Lark(GRAMMAR.replace("RESERVED", RESERVED), parser="lalr", propagate_positions=True)
+    return Lark(GRAMMAR.replace("RESERVED", RESERVED), parser="lalr")
 
 
 def parse_program(path: Path) -> Program:
@@ -91,12 +91,21 @@ def _parse_file(path: Path, builder: ProgramBuilder, outer: tuple[Path, ...]) ->
     builder.open(path, text)
     for item in _tree(path, text).children:
         assert isinstance(item, Tree)
-        pos = Pos(path, item.meta.line)
+        pos = _position(path, item)
         if item.data == "include":
             target = path.parent / _unquote(str(item.children[0]), pos)
             _parse_file(target, builder, (*outer, path.resolve()))
         else:
             _add(builder, item, pos)
+
+
+def _position(path: Path, item: Tree[Any]) -> Pos:
+    """Where the name lies that an item begins with."""
+    first: Any = item.children[0]
+    if isinstance(first, Token):
+        return Pos(path, first.line or 0)
+    pos: Pos = first[0].pos
+    return pos
 
 
 def _tree(path: Path, text: str) -> Tree[Any]:
@@ -170,15 +179,13 @@ class _Nodes(Transformer[Token, Any]):
     def negation(self, children: list[Atom]) -> Negation:
         return Negation(children[0])
 
-    @v_args(meta=True)
-    def comparison(self, meta: Any, children: list[Any]) -> Comparison:
+    def comparison(self, children: list[Any]) -> Comparison:
         left, op, right = children
-        return Comparison(str(op), left, right, Pos(self.path, meta.line))
+        return Comparison(str(op), left, right, Pos(self.path, op.line))
 
-    @v_args(meta=True)
-    def atom(self, meta: Any, children: list[Any]) -> Atom:
+    def atom(self, children: list[Any]) -> Atom:
         args = tuple(arg for arg in children[1:] if arg is not None)
-        return Atom(str(children[0]), args, Pos(self.path, meta.line))
+        return Atom(str(children[0]), args, Pos(self.path, children[0].line))
 
     def negate(self, children: list[Expr]) -> Expr:
         inner = children[0]

@@ -18,8 +18,9 @@ DATABASE = "result.duckdb"
 VIEWS = ("chains", "reasons", "verdict")
 
 
-def create(path: Path, relations: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
-    """A database with a view for every relation; the rows lie in the file, so it can be moved."""
+def create(path: Path, facts: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
+    """A database with these relations, to be completed; the rows lie in the file, so it can be
+    moved."""
     import duckdb
 
     try:
@@ -30,17 +31,26 @@ def create(path: Path, relations: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConn
             str(path.parent.parent),
             "give another folder with -o (DuckDB takes no backslash in a path)",
         ) from None
-    comments = relation_comments()
     connection.execute("BEGIN; CREATE SCHEMA stored")
+    _store(connection, facts)
+    return connection
+
+
+def complete(connection: duckdb.DuckDBPyConnection, derived: Mapping[str, pa.Table]) -> None:
+    """Adds the derived relations and the views over everything."""
+    _store(connection, derived)
+    for name in VIEWS:
+        connection.execute(files("gg_datalog").joinpath("views", f"{name}.sql").read_text("utf-8"))
+    connection.execute("COMMIT")
+
+
+def _store(connection: duckdb.DuckDBPyConnection, relations: Mapping[str, pa.Table]) -> None:
+    comments = relation_comments()
     for name, table in relations.items():
         connection.register("incoming", table)
         connection.execute(f'CREATE TABLE stored."{name}" AS SELECT * FROM incoming')
         connection.unregister("incoming")
     connection.execute("\n".join(_view(name, comments.get(name)) for name in relations))
-    for name in VIEWS:
-        connection.execute(files("gg_datalog").joinpath("views", f"{name}.sql").read_text("utf-8"))
-    connection.execute("COMMIT")
-    return connection
 
 
 def _view(name: str, comment: str | None) -> str:

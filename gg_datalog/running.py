@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gg_datalog.cases import extracted_again
-from gg_datalog.database import DATABASE, create
+from gg_datalog.database import DATABASE, complete, create
 from gg_datalog.documentation import program_path
 from gg_datalog.engine import select_engine
 from gg_datalog.errors import InputError
@@ -20,6 +21,7 @@ from gg_datalog.report import Report, as_json
 from gg_datalog.store import read_facts, write_parquet
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
     from gg_datalog.engine import Engine, EngineResult
@@ -51,14 +53,17 @@ def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -
         )
     read = perf_counter() - started
     inputs = {relation.name: tables[relation.name] for relation in RULE_RELATIONS}
-    found = engine.run(program_path(), inputs, timeout=options.timeout, progress=progress)
-    progress("writing the result")
-    seconds = {"read facts": read, **{k: v for k, v in found.seconds.items() if k != "total"}}
-    return _write(result, tables, found, engine, seconds)
+    with replaced_folder(result, "result") as fresh, ThreadPoolExecutor(1) as beside:
+        stored = beside.submit(create, fresh / DATABASE, tables)
+        found = engine.run(program_path(), inputs, timeout=options.timeout, progress=progress)
+        progress("writing the result")
+        seconds = {"read facts": read, **{k: v for k, v in found.seconds.items() if k != "total"}}
+        return _write(fresh, stored, tables, found, engine, seconds)
 
 
 def _write(
-    folder: Path,
+    fresh: Path,
+    stored: Future[duckdb.DuckDBPyConnection],
     facts: Mapping[str, pa.Table],
     found: EngineResult,
     engine: Engine,
@@ -72,18 +77,18 @@ def _write(
         "relations": sum(table.num_rows for table in found.relations.values()),
         "rounds": found.rounds,
     }
-    with replaced_folder(folder, "result") as fresh:
-        for name, table in found.relations.items():
-            write_parquet(fresh / f"{name}.parquet", name, table)
-        with create(fresh / DATABASE, {**facts, **found.relations}) as database:
-            judged = judge(database)
-        seconds["judge and write"] = perf_counter() - started
-        stats["seconds"] = {phase: round(took, 4) for phase, took in seconds.items()}
-        about = {"name": engine.name, "version": engine.version()}
-        report = Report(*judged, engine=about, stats=stats)
-        (fresh / "report.json").write_text(as_json(report) + "\n", encoding="utf-8")
-        counts = {name: table.num_rows for name, table in found.relations.items()}
-        write_manifest(fresh, "result", {"schema_version": SCHEMA_VERSION, "relations": counts})
+    for name, table in found.relations.items():
+        write_parquet(fresh / f"{name}.parquet", name, table)
+    with stored.result() as database:
+        complete(database, found.relations)
+        judged = judge(database)
+    seconds["judge and write"] = perf_counter() - started
+    stats["seconds"] = {phase: round(took, 4) for phase, took in seconds.items()}
+    about = {"name": engine.name, "version": engine.version()}
+    report = Report(*judged, engine=about, stats=stats)
+    (fresh / "report.json").write_text(as_json(report) + "\n", encoding="utf-8")
+    counts = {name: table.num_rows for name, table in found.relations.items()}
+    write_manifest(fresh, "result", {"schema_version": SCHEMA_VERSION, "relations": counts})
     return report
 
 
