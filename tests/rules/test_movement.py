@@ -57,7 +57,7 @@ COLLECTIVES = (
     GATHER.but(
         "one shard twice", relate={"x": shards("x", 0, (8, 6), (0, 2), (2, 4), (4, 6), (4, 6))}
     ),
-    GATHER.miss("sizes that are not the group's", "x, 4,", "x, 2,"),
+    GATHER.miss("sizes that are not the group's", "x, 4,", "x, 2,", mismatch=True),
     GATHER.miss("of a function", "all_gather_into_tensor(x", "all_gather_into_tensor(relu(x)"),
     ONE_ROW,
     ONE_ROW.but(
