@@ -95,6 +95,18 @@ def test_an_unsupported_operator_is_inconclusive(cli: Cli, make_case: MakeCase) 
     assert {f["code"] for f in found.report["findings"]} == {"GG120", "GG131"}
 
 
+def test_a_bug_beside_an_unsupported_operator(cli: Cli, make_case: MakeCase) -> None:
+    files = documents(reduced=False)
+    for name in ("seq", "dist.r0", "dist.r1"):
+        *nodes, _ = files[name]["nodes"]
+        kernel = call("k", "mine.kernel.default", ["%w"], [3, 5] if "dist" in name else [6, 5])
+        files[name]["nodes"] = [*nodes, kernel, returns("y", "k")]
+    files["outputs"] = [{"seq": "y", "dist": "y"}, {"seq": "k", "dist": "k"}]
+    found = run(cli, make_case(files))
+    assert found.status == 1
+    assert [o["status"] for o in found.report["outputs"]] == ["unmapped", "inconclusive"]
+
+
 def test_an_input_without_relation_is_inconclusive(cli: Cli, make_case: MakeCase) -> None:
     files = documents()
     files["relations"] = [row for row in files["relations"] if row["seq"] != "w"]
