@@ -11,6 +11,7 @@ from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseless
+from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.graph import Node
 from gg_datalog.extract.lower import Call, lower
 from gg_datalog.extract.lower_movement import joined, need
@@ -167,6 +168,9 @@ class World:
             views = [one.view for one in members]
             if any(v is None for v in views):
                 raise Unsupported("an operand is not known")
+            for one in members:
+                if strange := set(one.call.node.kwargs) - KEYWORDS:
+                    raise Unsupported(f"keyword `{min(strange)}` is not described")
             outs = list(_results(first, members[0], group, [v for v in views if v is not None]))
         except Misfit as problem:
             for rank, one in zip(group.ranks, members, strict=True):
@@ -184,6 +188,9 @@ class World:
         for rank, one, out in zip(group.ranks, members, outs, strict=True):
             _same_shape(self.contexts[rank], one.call.node, out)
             self.contexts[rank].values[one.call.node.name] = out
+
+
+KEYWORDS = frozenset(["group_name", "group", "reduce_op", "tag"])
 
 
 class Misfit(Exception):
@@ -236,6 +243,8 @@ def reduce(ctx: Context, views: list[View], reduction: str) -> View:
     if len({v.shape for v in views}) > 1:
         raise Unsupported("members of different shapes")
     if reduction in ("sum", "avg"):
+        if reduction == "avg" and not is_float(ctx.dtype_of(ctx.node.args[0]) or "float"):
+            raise Unsupported("an average of integers")
         total = need(ctx.side.sum(views))
         return total.scaled(scale(len(views)).inverse()) if reduction == "avg" else total
     if reduction in ("max", "min"):
@@ -247,6 +256,7 @@ def reduce(ctx: Context, views: list[View], reduction: str) -> View:
 
 def gather(ctx: Context, views: list[View], dim: int) -> View:
     """Members' tensors one after the other."""
+    dim = ctx.dim(dim, len(views[0].dims))
     made = ctx.side.concat(views, dim, local=False)
     return joined(ctx, views, dim) if made is None else made
 

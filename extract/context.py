@@ -43,6 +43,9 @@ class Context:
     notes: Notes
     related: frozenset[str]  # names that the input relations speak of
     values: dict[str, Value] = field(default_factory=dict)
+    sources: dict[str, View] = field(default_factory=dict)  # inputs, as they were at the start
+    memory: dict[str, set[str]] = field(default_factory=dict)  # nodes that may share memory
+    consumed: set[str] = field(default_factory=set)  # keywords that the lowering has looked at
     randoms: int = 0
     node: Node = None  # type: ignore[assignment]
 
@@ -54,6 +57,10 @@ class Context:
     def where(self) -> str:
         """The node at hand, for messages."""
         return f"{self.graph.path}: node `{self.node.name}`"
+
+    def source_of(self, name: str) -> Value:
+        """What a node stood for before anything was written into it."""
+        return self.sources.get(name, self.values.get(name))
 
     # ---- arguments ---------------------------------------------------------------------------
     def value(self, argument: Any) -> Value:
@@ -68,11 +75,13 @@ class Context:
         """Argument ``place`` or keyword ``name``, resolved."""
         if place < len(self.node.args):
             return self.value(self.node.args[place])
+        self.consumed.add(name)
         return self.value(self.node.kwargs.get(name, default))
 
-    def tensor(self, place: int, name: str = "self") -> View:
-        """The same, where a tensor is expected; a number becomes a constant."""
-        found = self.as_tensor(self.argument(place, name))
+    def tensor(self, place: int, name: str = "") -> View:
+        """The same, where a tensor is expected; a number becomes a constant. Without a name the
+        first one is `self`, and others cannot be keywords."""
+        found = self.as_tensor(self.argument(place, name or ("" if place else "self")))
         if found is None:
             raise Unsupported(f"argument {place} is not one tensor")
         return found
@@ -231,6 +240,7 @@ def lowers(*names: str) -> Callable[[Handler], Handler]:
 def attributes(ctx: Context, skip: Sequence[int | str] = ()) -> str:
     """Every attribute that means something, as text for the signature: the whole argument tree,
     tensors as ``%``, without placement."""
+    ctx.consumed.update(ctx.node.kwargs)
     parts = [_text(ctx, a) for i, a in enumerate(ctx.node.args) if i not in skip]
     parts += [
         f"{k}={_text(ctx, a)}"
@@ -245,12 +255,19 @@ def _text(ctx: Context, argument: Any) -> str:
         value = ctx.values.get(argument.name)
         if value is None:
             raise Unsupported(f"the value of `{argument.name}` is not known")
-        return "%" if isinstance(value, (View, tuple)) else repr(value)
+        return _shape_of(value) if isinstance(value, (View, tuple)) else repr(value)
     if isinstance(argument, tuple):
         return "[" + ", ".join(_text(ctx, a) for a in argument) + "]"
     if isinstance(argument, Literal):
         return argument.value
     return repr(argument)
+
+
+def _shape_of(value: Value) -> str:
+    """How tensors are nested: two lists of tensors are not one list."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_shape_of, value)) + "]"
+    return "%"
 
 
 def one() -> Scale:

@@ -15,6 +15,8 @@ def is_float(dtype: str) -> bool:
 
 def cast(ctx: Context, value: View, before: str, after: str) -> View:
     """A change of dtype: the identity between reals, an operator where values are cut."""
+    if before.startswith("complex") != after.startswith("complex"):
+        return ctx.elementwise(f"cast({before} to {after})", [value])[0]
     floats = is_float(before), is_float(after)
     if floats[1] or before == "bool" or (not floats[0] and after == "int64"):
         if all(floats):

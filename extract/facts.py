@@ -111,7 +111,7 @@ def _inputs(
     live: Mapping[str, set[Base]],
 ) -> None:
     for number, row in enumerate(rows):
-        ours, theirs = seq.values.get(row.seq), dist[row.rank].values.get(row.dist)
+        ours, theirs = seq.source_of(row.seq), dist[row.rank].source_of(row.dist)
         boxes = [",".join(f"{lo}:{hi}" for lo, hi in box) for box in (row.seq_box, row.dist_box)]
         out.add("input_row", number, row.seq, row.rank, row.dist, *boxes)
         if not isinstance(ours, View) or not isinstance(theirs, View):

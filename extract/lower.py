@@ -18,7 +18,7 @@ from gg_datalog.extract.context import (
     attributes,
     senseless,
 )
-from gg_datalog.extract.dtypes import cast
+from gg_datalog.extract.dtypes import cast, is_float
 from gg_datalog.extract.graph import Node, Ref, references
 from gg_datalog.extract.lower_rule import by_rule
 from gg_datalog.extract.scale import finite, scale
@@ -30,7 +30,9 @@ HIGHER_ORDER = ("auto_functionalized", "auto_functionalized_v2")
 RANDOM = frozenset(
     [
         "bernoulli",
+        "binomial",
         "cauchy",
+        "dirichlet",
         "dropout",
         "exponential",
         "geometric",
@@ -38,6 +40,7 @@ RANDOM = frozenset(
         "normal",
         "poisson",
         "rand",
+        "random",
         "randint",
         "randn",
         "randperm",
@@ -45,6 +48,20 @@ RANDOM = frozenset(
         "uniform",
     ]
 )
+# Results that may lie in the memory of the first operand, beside those that are the operand.
+# fmt: off
+ALIASING = frozenset([
+    "_reshape_alias", "_unsafe_view", "as_strided", "chunk", "diagonal", "expand", "expand_as",
+    "flatten", "getitem", "movedim", "narrow", "permute", "ravel", "real", "imag", "reshape",
+    "reshape_as", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes",
+    "swapdims", "t", "tensor_split", "transpose", "unbind", "unflatten", "unfold", "unsqueeze",
+    "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "view", "view_as",
+    "wait_tensor",
+])
+# fmt: on
+# What a tensor is in memory, not what it holds, decides these.
+STORAGE = frozenset(["as_strided", "set_", "resize_", "data_ptr", "storage_offset", "stride"])
+SECOND = ("other", "mat2", "vec", "tensor2")
 _ = (lower_index, lower_movement)  # they register handlers
 
 
@@ -58,8 +75,8 @@ class Call:
 
 def lower(ctx: Context) -> Iterator[Call]:
     """Lowers the graph; yields at each collective: the caller puts its result in ``ctx.values``."""
-    for node in ctx.graph.nodes.values():
-        ctx.node = node
+    for captured in ctx.graph.nodes.values():
+        ctx.node = node = positional(captured)
         ctx.side.at = At(ctx.rank, node.name, kernel_of(node))
         if node.op == "output":
             continue
@@ -67,12 +84,16 @@ def lower(ctx: Context) -> Iterator[Call]:
         if node.op == "call_function" and is_collective(name):
             yield Call(node, name.split(".")[1].rstrip("_"))
             ctx.node = node
-            if in_place(name):
-                overwritten(ctx, node)
+        else:
+            ctx.values[node.name] = checked(ctx, node, value_of(ctx, node, name))
+        if node.op != "call_function":
+            if isinstance(ctx.values[node.name], View):
+                ctx.sources[node.name] = ctx.values[node.name]
             continue
-        ctx.values[node.name] = checked(ctx, node, value_of(ctx, node, name))
-        if node.op == "call_function" and in_place(name):
-            overwritten(ctx, node)
+        if aliases(ctx, name):
+            _share(ctx, node)
+        for written in writes(ctx, node, name):
+            overwritten(ctx, node, written)
 
 
 def is_collective(name: str) -> bool:
@@ -81,25 +102,94 @@ def is_collective(name: str) -> bool:
     return space in COLLECTIVE_SPACES and kernel != "wait_tensor"
 
 
+def positional(node: Node) -> Node:
+    """The node with its first two operands in their places, where they are keywords."""
+    if node.op != "call_function" or not node.target.startswith("aten."):
+        return node
+    args, kwargs = list(node.args), dict(node.kwargs)
+    if not args and "self" in kwargs:
+        args.append(kwargs.pop("self"))
+    named = [k for k in SECOND if k in kwargs]
+    if len(args) == 1 and len(named) == 1:
+        args.append(kwargs.pop(named[0]))
+    return replace(node, args=tuple(args), kwargs=kwargs)
+
+
 def in_place(name: str) -> bool:
-    """Does the operator write into its first operand (its name ends with one underscore)?"""
-    return name.count(".") == 1 and name.endswith("_") and not name.endswith("__")
+    """Does the operator write into its first operand? `add_`, `__iadd__`."""
+    kernel = name.rpartition(".")[2]
+    if kernel.startswith("__") and kernel.endswith("__"):
+        return kernel.startswith("__i") and kernel != "__index__"
+    return name.count(".") == 1 and name.endswith("_")
 
 
-def overwritten(ctx: Context, node: Node) -> None:
-    """After an operator in place its first operand is the result; whatever else may share its
-    memory is not known any more."""
-    target = node.args[0] if node.args else None
-    before = ctx.value(target)
-    if not isinstance(target, Ref) or not isinstance(before, View):
-        return
+def aliases(ctx: Context, name: str) -> bool:
+    """May the result lie in the memory of the first operand?"""
+    kernel = name.rpartition(".")[2].removesuffix("_copy")
+    return kernel in ALIASING or "getitem" in kernel or name in ctx.table.identity or in_place(name)
+
+
+def _share(ctx: Context, node: Node) -> None:
+    whole = {node.name}
+    for name in references(node.args[:1]):
+        whole |= ctx.memory.get(name, {name})
+    for name in whole:
+        ctx.memory[name] = whole
+
+
+def writes(ctx: Context, node: Node, name: str) -> list[str]:
+    """The nodes whose memory the operator writes into."""
+    found: list[str] = []
+    if in_place(name):
+        found += references(node.args[:1])
+    for keyword, value in node.kwargs.items():
+        if keyword == "out" or keyword.startswith("out_") or keyword.endswith("_out"):
+            found += references((value,))
+    if node.target not in HIGHER_ORDER and mutates(ctx, node, name):
+        found += references((node.args, node.kwargs))
+    return list(dict.fromkeys(found))
+
+
+def mutates(ctx: Context, node: Node, name: str) -> bool:
+    """Is it a kernel that writes into its operands and was captured as it is? The table describes
+    such kernels by what they write; others give nothing back."""
+    rows = ctx.table.rows.get(name)
+    if rows is not None:
+        return all(bool(row.results) and min(row.results) > 0 for row in rows)
+    space, _, _ = name.partition(".")
+    return (
+        "." in name
+        and space not in ("aten", "prims", "hlo", "_operator", "builtins", *COLLECTIVE_SPACES)
+        and node.shape is None
+        and not any(Ref(node.name) in user.args for user in ctx.graph.nodes.values())
+    )
+
+
+def overwritten(ctx: Context, node: Node, target: str) -> None:
+    """After a write the operand is the result, where there is one result for one operand; whatever
+    else may share its memory is not known any more."""
+    before = ctx.values.get(target)
+    shared = set(ctx.memory.get(target, ())) | {target}
     for name, value in ctx.values.items():
-        if name != node.name and isinstance(value, View) and value.base is before.base:
+        same = isinstance(value, View) and isinstance(before, View) and value.base is before.base
+        if name not in (node.name, target) and (same or name in shared):
             ctx.side.at = At(ctx.rank, name, "overwritten")
-            ctx.values[name] = ctx.side.source(value.shape, "opaque")
+            ctx.values[name] = _unknown(ctx, value)
             reason = f"it may share memory with what `{node.name}` writes in place"
             ctx.notes.unsupported.append((ctx.side.name, ctx.rank, name, node.target, reason))
-    ctx.values[target.name] = ctx.values.get(node.name)
+    result = ctx.values.get(node.name)
+    whole = in_place(name_of(ctx, node)) and node.args[0] == Ref(target)
+    if whole and isinstance(before, View) and isinstance(result, View):
+        ctx.values[target] = result
+    else:
+        ctx.values[target] = _unknown(ctx, before)
+
+
+def _unknown(ctx: Context, value: Value) -> Value:
+    """Something unknown in the form of ``value``."""
+    if isinstance(value, tuple):
+        return tuple(_unknown(ctx, v) for v in value)
+    return ctx.side.source(value.shape, "opaque") if isinstance(value, View) else value
 
 
 def kernel_of(node: Node) -> str:
@@ -177,7 +267,21 @@ def _item(ctx: Context, node: Node) -> Value:
 def _operator(ctx: Context, node: Node, name: str) -> Value:
     table = ctx.table
     name = name.removesuffix("_") if in_place(name) else name
+    ctx.consumed.clear()
+    made = _described(ctx, node, name)
+    known = ctx.consumed | set(table.placement)
+    for keyword, value in ctx.node.kwargs.items():
+        if node.target not in HIGHER_ORDER and keyword not in known and value is not None:
+            raise Unsupported(f"keyword `{keyword}` is not described")
+    return made
+
+
+def _described(ctx: Context, node: Node, name: str) -> Value:
+    table = ctx.table
     if name in table.rows:
+        if node.target not in HIGHER_ORDER and mutates(ctx, node, name):
+            raise Unsupported("it writes into its operands: capture it functionalised")
+        ctx.consumed.update(node.kwargs)
         return by_rule(ctx, table.rows[name])
     if name in table.identity:
         return _identity(ctx, node, table.identity[name])
@@ -205,7 +309,8 @@ def _identity(ctx: Context, node: Node, which: int | str) -> Value:
     if place >= len(node.args) and keyword not in node.kwargs:
         raise ValueError(f"argument {which} is not there")
     value = ctx.argument(place, keyword)
-    before = ctx.dtype_of(node.args[0]) if node.args else ""
+    of = node.args[place] if place < len(node.args) else node.kwargs[keyword]
+    before = ctx.dtype_of(of)
     after = node.dtype or before
     if not isinstance(value, View) or before == after or not before:
         return value
@@ -230,7 +335,8 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
     ctx.notes.unsupported.append((side.name, ctx.rank, node.name, kernel, reason))
     shapes = result_shapes(ctx, node)
     needs = [v.base for v in flat if isinstance(v, View)]
-    if any(v is None for v in flat) or not shapes or is_random(ctx, kernel):
+    stored = bool(STORAGE & set(kernel.split(".")))
+    if any(v is None for v in flat) or not shapes or stored or is_random(ctx, kernel):
         outs = [None if s is None else side.source(s, "opaque", needs) for s in shapes]
         return outs[0] if node.shape is not None and outs else tuple(outs)
     ctx.notes.assume(
@@ -244,7 +350,9 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
         for n, e in zip(row, s or (), strict=True)
     }
     given = [v.shape for v in flat]
-    signature = f"{kernel}({attributes(ctx)}) {given} -> {created}"
+    types = [_class(ctx.dtype_of(Ref(n))) for n in names] + [_class(node.dtype or "")]
+    asked = node.kwargs.get("dtype")
+    signature = f"{kernel}({attributes(ctx)}) {given} {types} {asked} -> {created}"
 
     def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
         return letter, "created" if letter in created else "whole"
@@ -256,10 +364,16 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
     return kept[0] if node.shape is not None else tuple(kept)
 
 
+def _class(dtype: str) -> str:
+    return "float" if is_float(dtype) else dtype
+
+
 def is_random(ctx: Context, kernel: str) -> bool:
     """Does the kernel draw random numbers, by its name or by a dropout probability?"""
     words = {w for part in kernel.split(".") for w in part.split("_")}
-    rates = (v for k, v in ctx.node.kwargs.items() if "dropout" in k)
+    rates = [v for k, v in ctx.node.kwargs.items() if "dropout" in k]
+    if "attention" in words or "attn" in words:  # a dropout probability, or a scale: who knows
+        rates += [v for v in ctx.node.args if isinstance(v, float) and v <= 1]
     return bool(words & RANDOM) or any(isinstance(v, float) and v > 0 for v in rates)
 
 

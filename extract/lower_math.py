@@ -24,6 +24,12 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
     return need(ctx.side.sum(wide, integers=not is_float(ctx.node.dtype or "float")))
 
 
+def written(x: View, by: Scale) -> None:
+    """:class:`Unsupported` for 0 times memory that nobody has written: it may hold no number."""
+    if by.zero and x.base.kind == "uninitialised":
+        raise Unsupported("0 times memory that nobody has written")
+
+
 def factor(ctx: Context, place: int, name: str) -> Scale:
     """A scalar keyword such as alpha; 1 where it is absent."""
     found = ctx.number(place, name, 1)
@@ -36,12 +42,15 @@ def factor(ctx: Context, place: int, name: str) -> Scale:
 def add(ctx: Context) -> Value:
     if ctx.node.dtype == "bool":
         raise Unsupported("a sum of booleans")
-    return added(ctx, [(ctx.tensor(0), ONE), (ctx.tensor(1), factor(ctx, 2, "alpha"))])
+    alpha = factor(ctx, 2, "alpha")
+    written(ctx.tensor(1), alpha)
+    return added(ctx, [(ctx.tensor(0), ONE), (ctx.tensor(1), alpha)])
 
 
 @lowers("aten.sub")
 def sub(ctx: Context) -> Value:
     alpha = factor(ctx, 2, "alpha") * scale(-1)
+    written(ctx.tensor(1), alpha)
     return added(ctx, [(ctx.tensor(0), ONE), (ctx.tensor(1), alpha)])
 
 
@@ -59,6 +68,7 @@ def neg(ctx: Context) -> Value:
 def times(ctx: Context, x: View, by: Scale, shape: Sequence[int]) -> View:
     """A tensor times a scalar, broadcast to ``shape``."""
     wide = stretched(x, shape)
+    written(x, by)
     if by.zero or ctx.side.is_zero(x):
         return need(ctx.side.constant(scale(0)).expanded(shape))
     return wide.scaled(by)
@@ -103,8 +113,8 @@ def integer_pair(ctx: Context, out: View, op: str, a: View, b: View) -> None:
 def boolean(ctx: Context) -> Value:
     a, b = ctx.tensor(0), ctx.tensor(1)
     op = "and" if "and" in ctx.node.target else "or"
-    if ctx.node.dtype != "bool":
-        return ctx.elementwise(f"bitwise_{op}", [a, b])[0]
+    if any(ctx.dtype_of(arg) != "bool" for arg in ctx.node.args[:2]):
+        return ctx.elementwise(ctx.node.target, [a, b])[0]
     out = ctx.elementwise(f"logical_{op}", [a, b])[0]
     integer_pair(ctx, out, op, a, b)
     return out
@@ -113,8 +123,8 @@ def boolean(ctx: Context) -> Value:
 @lowers("aten.bitwise_not", "aten.logical_not")
 def invert(ctx: Context) -> Value:
     x = ctx.tensor(0)
-    if ctx.node.dtype != "bool":
-        return ctx.elementwise("bitwise_not", [x])[0]
+    if ctx.dtype_of(ctx.node.args[0]) != "bool":
+        return ctx.elementwise(ctx.node.target, [x])[0]
     out = ctx.elementwise("logical_not", [x])[0]
     if x.scale == ONE:
         ctx.side.integers.nots.append((out.base, x.base))
@@ -169,12 +179,24 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
     return out
 
 
+def keeps_values(ctx: Context, adds: bool) -> None:
+    """:class:`Unsupported` where elements are cut to the type of the result."""
+    before, after = ctx.dtype_of(ctx.node.args[0]), ctx.node.dtype or ""
+    same = before == after != "bool" or (is_float(before) and is_float(after))
+    if not before or not after or same:
+        return
+    if before.startswith("complex") or (is_float(before) and not is_float(after)):
+        raise Unsupported(f"its elements are cut from {before} to {after}")
+    if adds and not is_float(after) and after != "int64":
+        raise Unsupported(f"a sum in {after}")
+
+
 def reduction(ctx: Context, kind: str) -> tuple[View, int]:
     """The reduction at hand, and over how many elements."""
     x = ctx.tensor(0)
-    if is_float(ctx.dtype_of(ctx.node.args[0])) and not is_float(ctx.node.dtype or "float"):
-        raise Unsupported("a reduction that cuts its elements to integers")
+    keeps_values(ctx, kind == "sum")
     whole = ctx.node.target.endswith(".default") and len(ctx.node.args) < 2
+    whole = whole and "dim" not in ctx.node.kwargs
     dims = tuple(range(len(x.dims))) if whole else ctx.dims(1, "dim", len(x.dims))
     keep = bool(ctx.argument(2, "keepdim", False))
     return reduced(ctx, x, dims, kind, keep), prod(x.shape[i] for i in dims)
@@ -237,6 +259,7 @@ def along(ctx: Context) -> Value:
     x = ctx.tensor(0)
     name = ctx.node.target.split(".")[1].lstrip("_")
     dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    keeps_values(ctx, adds=name == "cumsum")
     return ctx.elementwise(name, [x], whole=(dim,), linear=(0,) if name == "cumsum" else ())[0]
 
 

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
-from gg_datalog.extract.dtypes import cast
+from gg_datalog.extract.dtypes import cast, is_float
 from gg_datalog.extract.graph import Literal
 from gg_datalog.extract.scale import scale
 from gg_datalog.extract.view import View
@@ -254,6 +254,8 @@ def slice_scatter(ctx: Context) -> Value:
     if ctx.argument(5, "step", 1) != 1:
         raise Unsupported("a slice with a step")
     extent = x.shape[dim]
+    if is_float(ctx.dtype_of(ctx.node.args[1])) != is_float(ctx.node.dtype or ""):
+        raise Unsupported("its source is cut to another type")
     start, size = bounds(ctx, extent, ctx.argument(3, "start"), ctx.argument(4, "end"))
     if part.shape[dim] != size:
         raise Unsupported(f"{part.shape[dim]} positions do not fill {size}")
@@ -294,6 +296,10 @@ def filled(ctx: Context, value: Any) -> View:
     shape = ctx.node.shape
     if value is None or shape is None or any(isinstance(e, str) for e in shape):
         raise Unsupported("its value or shape is not known")
+    dtype = ctx.node.dtype or "float"
+    kept = is_float(dtype) or dtype.startswith("complex") or value.integer is not None
+    if not kept or (dtype == "bool" and value.integer not in (0, 1)):
+        raise Unsupported(f"a constant that is cut to {dtype}")
     for asked in ctx.node.args:
         if not agrees(asked, shape):
             raise ValueError(f"sizes {asked} are not {list(shape)}")
@@ -323,6 +329,8 @@ def arange(ctx: Context) -> Value:
     if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
         raise Unsupported("its size is not known")
     numbers = [a for a in ctx.node.args if not isinstance(a, Literal)]
+    if not is_float(ctx.node.dtype or "float") and any(isinstance(a, float) for a in numbers):
+        raise Unsupported("a range that is cut to integers")
     start = numbers[0] if len(numbers) > 1 else ctx.argument(9, "start", 0)
     step = numbers[2] if len(numbers) > 2 else ctx.argument(9, "step", 1)
     if not all(isinstance(v, (int, float)) for v in (start, step)):

@@ -130,7 +130,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "no operand",
     ),
     "all-reduce without group": (lambda f: _node(f, "total", args=[MM]), "names no group"),
-    "gather of no dimension": (_both(target=GATHER, args=[MM, 7, 2, "0"]), "do not make sense"),
+    "gather of no dimension": (_both(target=GATHER, args=[MM, 7, 2, "0"]), "out of range"),
     "broadcast from nobody": (
         _both(target="_c10d_functional.broadcast.default", args=[MM, "0"]),
         "do not make sense",

@@ -69,7 +69,6 @@ COLLECTIVES = (
         "x, 1, 2",
         "x, -1, 2",
         maps=None,
-        xfail="refused: a negative dimension of vLLM's all_gather",
     ),
     LAST.miss(
         "along the first",

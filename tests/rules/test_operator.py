@@ -405,6 +405,7 @@ OTHERS = (
         "uninitialised memory times 0",
         "x: f32[4]\ne: f32[4] = empty([4])\ny = add.Tensor(x, mul.Tensor(e, 0))\nreturn y",
         "x: f32[4]\ny = clone(x)\nreturn y",
+        maps=(),
     ),
     Case(
         "arange",
