@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gg_datalog.diagnosis import diagnose
+from gg_datalog.diagnosis import diagnose, finding
+from gg_datalog.findings import Kind
 from gg_datalog.relation import output_relations
 from gg_datalog.report import Assumption, Finding, OutputRow
 
@@ -25,4 +28,14 @@ def judge(
     (verdict,) = database.sql("SELECT verdict FROM verdict").fetchall()[0]
     taken = database.sql("SELECT kind, text FROM assumption").fetchall()
     assumptions = [Assumption(kind, text) for kind, text in taken]
-    return str(verdict), outputs, diagnose(database), assumptions
+    return str(verdict), outputs, [*diagnose(database), *out_of_order(outputs)], assumptions
+
+
+def out_of_order(outputs: Sequence[OutputRow]) -> Iterator[Finding]:
+    """Outputs that are rebuilt, but not by putting the shares one after the other: whoever gathers
+    them in the order of the ranks gets something else."""
+    for output in outputs:
+        shares = re.findall(r"\br(\d+)\.", output.relation or "")
+        if sorted(shares, key=int) != shares:
+            text = f"`{output.seq}` is rebuilt from shares in another order than that of the ranks"
+            yield finding(Kind.OUT_OF_ORDER, f"{text}: {output.relation}", seq=output.seq)

@@ -95,6 +95,22 @@ def test_an_unsupported_operator_is_inconclusive(cli: Cli, make_case: MakeCase) 
     assert {f["code"] for f in found.report["findings"]} == {"GG120", "GG131"}
 
 
+def test_shares_out_of_order(cli: Cli, make_case: MakeCase) -> None:
+    rank = graph(
+        placeholder("x", [2, 6]), call("y", "aten.relu.default", ["%x"], [2, 6]), returns("y")
+    )
+    whole = graph(
+        placeholder("x", [4, 6]), call("y", "aten.relu.default", ["%x"], [4, 6]), returns("y")
+    )
+    for order, codes in (((0, 1), []), ((1, 0), ["GG133"])):
+        boxes = [[[2 * place, 2 * place + 2], [0, 6]] for place in order]
+        rows = [{"seq": "x", "rank": r, "dist": "x", "seq_box": boxes[r]} for r in range(2)]
+        files = {"seq": whole, "dist.r0": rank, "dist.r1": rank, "relations": rows}
+        found = run(cli, make_case(files))
+        assert found.status == 0
+        assert [f["code"] for f in found.report["findings"]] == codes
+
+
 def test_a_bug_beside_an_unsupported_operator(cli: Cli, make_case: MakeCase) -> None:
     files = documents(reduced=False)
     for name in ("seq", "dist.r0", "dist.r1"):

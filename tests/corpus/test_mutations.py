@@ -48,6 +48,12 @@ def is_right(name: str, before: Program, after: Program, seed: int) -> bool:
     return truth(after, seed)[0] if name in GENERATED else same_value(before, after)
 
 
+def reordered(found: Trial) -> bool:
+    """Are all outputs rebuilt, with a warning that their shares come in another order?"""
+    codes = {finding["code"] for finding in found.report["findings"]}
+    return found.status == 0 and "GG133" in codes
+
+
 def unsupported(found: Trial) -> set[tuple[int, str]]:
     """Operators of the ranks that no rule describes, such as a kernel whose sizes do not fit."""
     if not found.report:
@@ -77,7 +83,7 @@ def test_a_broken_pair(name: str, which: str, bench: Bench) -> None:
         text = f"seed {seed}, {name}, {change.kind}: {change.text}"
         found = bench.program(change.program)
         right = is_right(name, program, change.program, seed)
-        if right:
+        if right or (change.kind == "permute_shards" and reordered(found)):
             continue
         assert found.status != 0, text
         if which == "fresh":
