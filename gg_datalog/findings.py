@@ -31,8 +31,5 @@ class Kind(Enum):
     LIMIT = Code("GG122", "a coefficient outgrew the engine's numbers", "warning")
     EXTRACTION = Code("GG130", "extraction warned", "warning")
     UNINTERPRETED = Code("GG131", "an operator that no rule describes", "note")
-    OUT_OF_ORDER = Code(
-        "GG133", "the shares of an output are not in the order of the ranks", "warning"
-    )
     NOTHING_KNOWN = Code("GG132", "an input of which nothing is known", "note")
     OUT_OF_ORDER = Code("GG133", "shares of an output are not in the order of the ranks", "warning")
