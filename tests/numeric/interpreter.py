@@ -235,7 +235,10 @@ def draw_inputs(
         }
         for row in rows:
             into, of = _box(row.get("dist_box")), _box(row.get("seq_box"))
-            dist[rank][row["dist"]][into] = seq[row["seq"]][of]
+            piece = seq[row["seq"]][of]
+            if dist[rank][row["dist"]][into].shape != piece.shape:
+                raise Invalid("an input relation that is out of range")
+            dist[rank][row["dist"]][into] = piece
     return seq, dist
 
 
