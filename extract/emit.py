@@ -74,12 +74,13 @@ class Emitter:
 
 
 def live_bases(roots: Iterable[Base]) -> set[Base]:
-    """Bases that the roots are computed from, the roots included."""
+    """Bases that the roots are computed from, the roots included; tensors of no elements are left
+    out: there is nothing to say of them."""
     found: set[Base] = set()
     todo = list(roots)
     while todo:
         base = todo.pop()
-        if base not in found:
+        if base not in found and 0 not in base.shape:
             found.add(base)
             todo += base.needs
     return found

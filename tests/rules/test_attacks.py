@@ -447,3 +447,24 @@ HELD = (
 def test_attacks(case: Case, outcomes: Outcomes) -> None:
     """What was once mapped and is wrong, and what held."""
     check(case, outcomes(case))
+
+
+EMPTY = (
+    Case(
+        "a gather of no elements beside the rest",
+        "x: f32[4, 3]\ny = relu(x)\nreturn y",
+        'x: f32[4, 3]\nn = slice.Tensor(x, 1, 3, 3)\ng = all_gather_into_tensor(n, 2, "g")\ny = relu(x)\nreturn y',
+    ),
+    Case(
+        "a gather of no elements is returned",
+        "x: f32[4, 3]\ny = relu(slice.Tensor(x, 1, 3, 3))\nreturn y",
+        'x: f32[4, 3]\nn = slice.Tensor(x, 1, 3, 3)\ny = relu(all_gather_into_tensor(n, 2, "g"))\nreturn y',
+        maps=(),
+    ),
+)
+
+
+@table(*EMPTY)
+def test_no_elements(case: Case, outcomes: Outcomes) -> None:
+    """Tensors of no elements stop nothing."""
+    check(case, outcomes(case))
