@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gg_datalog.extract.flatten import flat_sums, uses
-from gg_datalog.extract.records import Concat, DigitMap, Label, Lookup, Operator, Slice, Sum
+from gg_datalog.extract.records import Concat, DigitMap, Label, Lookup, OneHot, Operator, Slice, Sum
 from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.side import Side
 from gg_datalog.extract.view import Base, View
@@ -135,6 +135,12 @@ class SideEmitter:
         for found in self.side.lookups:
             if found.gives in self.live:
                 self._lookup(found)
+        for hot in self.side.onehots.values():
+            if hot.gives in self.live:
+                self._onehot(hot)
+        for op in self.side.alternatives:
+            if op.gives[0][0] in self.live:
+                self._operator(op)
         self._integers()
 
     def _base(self, base: Base) -> None:
@@ -186,6 +192,11 @@ class SideEmitter:
                     Label(x.extent, swap.get(x.factor, x.factor), x.kind) for x in labels
                 )
             self._one(op, f"{op.name}?swapped", list(order)[::-1], labels)
+        if op.made_as is not None:
+            names = [op.name, f"{op.name}?swapped"] if self.side.name == "seq" else [op.name]
+            for name in names:
+                self.out.add("alternative", name)
+            return
         for base, _ in op.gives:
             self._needs(op.name, base, op.operands, op)
 
@@ -257,6 +268,13 @@ class SideEmitter:
         )
         if found.mask is not None:
             self.out.add("lookup_masked", found.name, found.mask.name)
+
+    def _onehot(self, hot: OneHot) -> None:
+        shape = self.out.shape(hot.labels, hot.maps, [hot.result])
+        ids, gives = hot.ids.base.name, hot.gives.name
+        self.out.add(f"{self.side.name}_onehot", hot.name, ids, shape, hot.label, gives)
+        if hot.mask is not None:
+            self.out.add("lookup_masked", hot.name, hot.mask.name)
 
     def _integers(self) -> None:
         facts, live = self.side.integers, self.live

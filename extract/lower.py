@@ -21,7 +21,7 @@ from gg_datalog.extract.context import (
 from gg_datalog.extract.dtypes import cast, is_float
 from gg_datalog.extract.graph import Node, Ref, references
 from gg_datalog.extract.lower_rule import by_rule
-from gg_datalog.extract.scale import finite, scale
+from gg_datalog.extract.scale import ONE, finite, scale
 from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
 
@@ -85,7 +85,9 @@ def lower(ctx: Context) -> Iterator[Call]:
             yield Call(node, name.split(".")[1].rstrip("_"))
             ctx.node = node
         else:
-            ctx.values[node.name] = checked(ctx, node, value_of(ctx, node, name))
+            ctx.values[node.name] = value = checked(ctx, node, value_of(ctx, node, name))
+            if node.dtype == "bool" and isinstance(value, View) and value.scale == ONE:
+                ctx.side.truths.add(value.base)
         if node.op != "call_function":
             if isinstance(ctx.values[node.name], View):
                 ctx.sources[node.name] = ctx.values[node.name]

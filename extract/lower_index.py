@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.labels import Letters, Space, space
-from gg_datalog.extract.lower_math import masked
-from gg_datalog.extract.records import Label, Lookup
-from gg_datalog.extract.scale import ONE
+from gg_datalog.extract.lower_math import added, contract, masked
+from gg_datalog.extract.records import Label, Lookup, OneHot, Sum
+from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.side import _as_term
 from gg_datalog.extract.view import Base, Digit, View, compose, identity
 
@@ -112,13 +112,15 @@ def index(ctx: Context) -> Value:
         raise Unsupported("rows chosen by a mask")
     if len(used) == 1:
         return taken_along(ctx, table, used[0][0], used[0][1])
-    if len(used) == 2 and [i for i, _ in used] == [0, 1]:
-        rows, ids = used[0][1], used[1][1]
-        if ctx.side.aranges.get(rows.base) == table.shape[0] and rows.dims == (
-            (Digit(0, table.shape[0], 1),),
-        ):
-            return each_row(ctx, table, ids)
+    if [i for i, _ in used] == [0, 1] and numbers_rows(ctx, table, used[0][1]):
+        return each_row(ctx, table, used[1][1])
     raise Unsupported("an index of several tensors")
+
+
+def numbers_rows(ctx: Context, table: View, rows: View) -> bool:
+    """Is ``rows`` 0, 1, 2, ... over the first dimension of the table?"""
+    extent = table.shape[0]
+    return ctx.side.aranges.get(rows.base) == extent and rows.dims == ((Digit(0, extent, 1),),)
 
 
 def each_row(ctx: Context, table: View, ids: View) -> View:
@@ -170,14 +172,181 @@ def hlo_gather(ctx: Context) -> Value:
     )
 
 
-@lowers("aten.index_put", "aten._index_put_impl")
+# ---- values put or added at positions: products with the one-hot ids
+def one_hot(ctx: Context, ids: View, li: Letters, extent: int, mask: View | None = None) -> View:
+    """1 where the last dimension is the id, else 0; all 0 where ``mask`` is true. ``mask`` has the
+    dimensions of ``ids``."""
+    operands = [(ids, li)] if mask is None else [(ids, li), (mask, li)]
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return ("v", "created") if letter == TAKEN else ("t", "parallel")
+
+    name = "one_hot" if mask is None else "masked one_hot"
+    out = [*li, TAKEN]
+    view = ctx.apply(name, operands, [out], naming, created={TAKEN: extent})[0]
+    made = space(operands, naming, {TAKEN: extent})
+    plain = all(v.scale == ONE for v, _ in operands)
+    if mask is not None:
+        plain = plain and mask.dims == ids.dims and mask.base.shape == ids.base.shape
+    if made is not None and plain and len(made.segments[TAKEN]) == 1:
+        label = made.segments[TAKEN][0][0]
+        of = None if mask is None else mask.base
+        hot = f"{view.base.name}?hot"
+        labels = made.result(out)[0]
+        record = OneHot(hot, ids, made.labels, made.maps, label, labels, view.base, of)
+        ctx.side.onehots.setdefault(view.base, record)
+    return view
+
+
+def placed(
+    ctx: Context, g: View, lg: Letters, ids: View, li: Letters, extent: int, out: Letters
+) -> View:
+    """``g`` times the one-hot ids, added up over what the result does not have. Where ``g`` is 0
+    wherever some mask is true, the same with masked ids is another form of it."""
+    hot = one_hot(ctx, ids, li, extent)
+    made = contract(ctx, g, lg, hot, [*li, TAKEN], out)
+    found = ctx.side.cleared.get(g.base)
+    if found is None or found[0].base.kind == "uninitialised":
+        return made
+    x = compose(g, found[0].dims, found[0].base, found[0].scale)
+    mask = compose(View(g.base, g.dims), found[1].dims, found[1].base, found[1].scale)
+    if x is None or mask is None:
+        return made
+    rest = [dim for n, dim in zip(lg, mask.dims, strict=True) if n not in li]
+    if any(d.dim >= 0 for dim in rest for d in dim):
+        return made
+    over = View(mask.base, tuple(mask.dims[list(lg).index(n)] for n in li), mask.scale)
+    hidden = one_hot(ctx, ids, li, extent, over)
+    ctx.side.alternative(made, contract(ctx, x, lg, hidden, [*li, TAKEN], out))
+    return made
+
+
+def leaves(x: View) -> list[View]:
+    """The terms of a tensor that is a sum (of sums), else the tensor."""
+    record = x.base.made
+    if not isinstance(record, Sum) or record.kind != "sum":
+        return [x]
+    seen = [compose(x, t.dims, t.base, t.scale) for t in record.terms]
+    if any(v is None for v in seen):
+        return [x]
+    return [leaf for v in seen if v is not None for leaf in leaves(v)]
+
+
+@lowers("aten.embedding_dense_backward")
+def embedding_backward(ctx: Context) -> Value:
+    g, ids = ctx.tensor(0, "grad_output"), ctx.tensor(1, "indices")
+    rows, padding = ctx.argument(2, "num_weights"), ctx.argument(3, "padding_idx", -1)
+    if ctx.argument(4, "scale_grad_by_freq", False):
+        raise Unsupported("gradients scaled by frequency")
+    if not isinstance(rows, int) or rows < 1 or not isinstance(padding, int):
+        raise Unsupported("its number of rows is not known")
+    if padding >= 0:
+        raise Unsupported("a table with a padding row")
+    li = [f"t{i}" for i in range(len(ids.dims))]
+    return placed(ctx, g, [*li, "x"], ids, li, rows, [TAKEN, "x"])
+
+
+@lowers("aten.scatter_add")
+def scatter_add(ctx: Context) -> Value:
+    x, ids, source = ctx.tensor(0), ctx.tensor(2, "index"), ctx.tensor(3, "src")
+    return added(ctx, [(x, ONE), (scattered(ctx, x, ids, source), ONE)])
+
+
+@lowers("aten.scatter")
+def scatter(ctx: Context) -> Value:
+    x, ids = ctx.tensor(0), ctx.tensor(2, "index")
+    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    if not ctx.side.is_zero(x) or ids.shape[dim] != 1 or ctx.argument(4, "reduce") is not None:
+        raise Unsupported("values scattered over others")
+    source = ctx.argument(3, "src", ctx.node.kwargs.get("value"))
+    view = ctx.as_tensor(source)
+    if view is None:
+        raise Unsupported("what it scatters is not known")
+    if not view.dims:
+        view = view.expanded(ids.shape) or view
+    return scattered(ctx, x, ids, view)
+
+
+def scattered(ctx: Context, x: View, ids: View, source: View) -> View:
+    """``source`` added to 0 at the positions ``ids`` of one dimension."""
+    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    fits = all(a == b for i, (a, b) in enumerate(zip(x.shape, ids.shape, strict=True)) if i != dim)
+    if source.shape != ids.shape or not fits:
+        raise Unsupported("a scatter into a part of the rows")
+    li = [f"t{i}" if i != dim else "g" for i in range(len(x.dims))]
+    out = [n if n != "g" else TAKEN for n in li]
+    return placed(ctx, source, li, ids, li, x.shape[dim], out)
+
+
+@lowers("aten.index_put", "aten._index_put_impl", "aten._unsafe_index_put")
 def index_put(ctx: Context) -> Value:
     x, listed = ctx.tensor(0), ctx.argument(1, "indices")
-    value = ctx.number(2, "values")
+    if not isinstance(listed, tuple) or not all(v is None or isinstance(v, View) for v in listed):
+        raise Unsupported("its indices are not known")
+    more = ctx.argument(3, "accumulate", False)
     dtypes = [ctx.dtype_of(a) for a in ctx.node.args[1]]
-    if dtypes != ["bool"] or value is None or ctx.argument(3, "accumulate", False):
-        raise Unsupported("values put at an index")
-    mask = listed[0]
+    if dtypes == ["bool"]:
+        return put_masked(ctx, x, listed[0], bool(more))
+    used = [(i, v) for i, v in enumerate(listed) if v is not None]
+    value = ctx.tensor(2, "values")
+    if "bool" in dtypes or not used:
+        raise Unsupported("values put at a mask")
+    if len(used) == 1 and more:
+        dim, ids = used[0]
+        li = [f"t{i}" for i in range(len(ids.dims))]
+        rest = [f"x{i}" for i in range(len(x.dims))]
+        lg = [*rest[:dim], *li, *rest[dim + 1 :]]
+        wide = value.expanded([*x.shape[:dim], *ids.shape, *x.shape[dim + 1 :]])
+        if wide is None:
+            raise Unsupported("its values do not fit its positions")
+        out = [*rest[:dim], TAKEN, *rest[dim + 1 :]]
+        return added(ctx, [(x, ONE), (placed(ctx, wide, lg, ids, li, x.shape[dim], out), ONE)])
+    if [i for i, _ in used] == [0, 1] and len(x.dims) == 2 and numbers_rows(ctx, x, used[0][1]):
+        return put_each_row(ctx, x, used[1][1], value, bool(more))
+    raise Unsupported("values put at an index")
+
+
+def put_masked(ctx: Context, x: View, mask: View, accumulate: bool) -> View:
+    """A number where a mask is true."""
+    value = ctx.number(2, "values")
+    if value is None or accumulate:
+        raise Unsupported("values put at a mask")
     for _ in range(len(x.dims) - len(mask.dims)):
         mask = mask.unsqueezed(len(mask.dims))
     return masked(ctx, x, mask, value)
+
+
+def put_each_row(ctx: Context, x: View, ids: View, value: View, accumulate: bool) -> View:
+    """In row i, position ids[i] becomes value[i] (or more by that much)."""
+    if len(ids.dims) != 1 or (wide := value.expanded(ids.shape)) is None:
+        raise Unsupported("values put at an index of several dimensions")
+    terms = leaves(wide)
+    if not accumulate:
+        there = each_row(ctx, x, ids)
+        old = [t for t in terms if (t.base, t.dims, t.scale) == (there.base, there.dims, ONE)]
+        if len(old) != 1 or there.scale != ONE:
+            return put_over(ctx, x, ids, wide)
+        terms = [t for t in terms if t is not old[0]]
+    return added(ctx, [(x, ONE), (times_hot(ctx, terms, ids, x.shape[1]), ONE)])
+
+
+def put_over(ctx: Context, x: View, ids: View, value: View) -> View:
+    """Values put over others: a row has to be there as a whole."""
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return ("v", "whole") if letter == TAKEN else ("t", "parallel")
+
+    operands = [(x, ["t", TAKEN]), (ids, ["t"]), (value, ["t"])]
+    return ctx.apply("put", operands, [["t", TAKEN]], naming)[0]
+
+
+def times_hot(ctx: Context, terms: list[View], ids: View, extent: int) -> View:
+    """The sum of terms, times the one-hot ids: of c * (1 - mask) the masked one-hot ids."""
+    ones = [t for t in terms if ctx.side.is_one(t)]
+    rest = [t for t in terms if not ctx.side.is_one(t)]
+    if len(ones) == len(rest) == 1 and rest[0].base in ctx.side.truths:
+        if ones[0].scale * scale(-1) == rest[0].scale:
+            mask = replace(rest[0], scale=ONE)
+            return one_hot(ctx, ids, ["t"], extent, mask).scaled(ones[0].scale)
+    total = added(ctx, [(t, ONE) for t in terms])
+    return placed(ctx, total, ["t"], ids, ["t"], extent, ["t", TAKEN])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -10,8 +11,10 @@ from gg_datalog.extract.context import Context, Unsupported, Value, attributes, 
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_movement import need, stretched
+from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE, Scale, scale
-from gg_datalog.extract.view import View, broadcast
+from gg_datalog.extract.side import _as_term
+from gg_datalog.extract.view import Base, View, broadcast
 
 
 def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
@@ -125,7 +128,13 @@ def invert(ctx: Context) -> Value:
     x = ctx.tensor(0)
     if ctx.dtype_of(ctx.node.args[0]) != "bool":
         return ctx.elementwise(ctx.node.target, [x])[0]
+    return inverted(ctx, x)
+
+
+def inverted(ctx: Context, x: View) -> View:
+    """Where a mask is not true."""
     out = ctx.elementwise("logical_not", [x])[0]
+    ctx.side.truths.add(out.base)
     if x.scale == ONE:
         ctx.side.integers.nots.append((out.base, x.base))
     return out
@@ -263,6 +272,26 @@ def along(ctx: Context) -> Value:
     return ctx.elementwise(name, [x], whole=(dim,), linear=(0,) if name == "cumsum" else ())[0]
 
 
+@lowers("aten._softmax_backward_data", "aten._log_softmax_backward_data")
+def softmax_backward(ctx: Context) -> Value:
+    gradient, result = ctx.tensor(0, "grad_output"), ctx.tensor(1, "output")
+    name = ctx.node.target.split(".")[1].lstrip("_")
+    dim = ctx.dim(ctx.argument(2, "dim"), len(gradient.dims))
+    ctx.consumed.add("input_dtype")
+    if not is_float(ctx.node.dtype or ""):
+        raise Unsupported("a gradient that is no float")
+    return ctx.elementwise(name, [gradient, result], whole=(dim,), linear=(0,))[0]
+
+
+@lowers("aten.native_dropout_backward")
+def dropout_backward(ctx: Context) -> Value:
+    by = ctx.number(2, "scale")
+    if by is None:
+        raise Unsupported("its scale is not known")
+    both = [ctx.tensor(0, "grad_output"), ctx.tensor(1, "mask")]
+    return ctx.elementwise("mul", both, linear=(0, 1))[0].scaled(by)
+
+
 # ---- contractions
 def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Letters) -> View:
     """The product of two tensors, added up over the letters that the result does not have."""
@@ -369,6 +398,8 @@ def where(ctx: Context) -> Value:
     mask, a, b = ctx.tensor(0), ctx.tensor(1), ctx.tensor(2)
     if ctx.side.is_zero(a):
         return masked(ctx, b, mask, scale(0))
+    if ctx.side.is_zero(b) and mask.base in ctx.side.truths:
+        return masked(ctx, a, inverted(ctx, mask), scale(0))
     views = [stretched(v, broadcast([mask, a, b])) for v in (mask, a, b)]
     return ctx.elementwise("select", views)[0]
 
@@ -393,7 +424,18 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
         ctx.side.integers.fills.append((out.base, x.base, mask.base, value.integer))
     if value.zero:
         masked_lookup(ctx, out.base, x, mask)
+        note_cleared(ctx, out.base)
     return out
+
+
+def note_cleared(ctx: Context, gives: Base) -> None:
+    """Remembers what a tensor was before it was set to 0 under a mask."""
+    made = gives.made
+    if not isinstance(made, Operator) or len(made.operands) != 2:
+        return
+    terms = [_as_term(v, m, made.labels) for v, m in zip(made.operands, made.maps, strict=True)]
+    x, mask = (replace(t, dims=tuple(t.dims[k] for k in made.gives[0][1])) for t in terms)
+    ctx.side.cleared[gives] = (x, mask)
 
 
 def plain(ctx: Context) -> Value:
@@ -409,6 +451,6 @@ def plain(ctx: Context) -> Value:
     return ctx.elementwise(
         signature,
         views,
-        linear=(0,) if "linear" in flags else (),
+        linear=(0,) if "linear" in flags and isinstance(ctx.value(ctx.node.args[0]), View) else (),
         passes=((0, "max"), (0, "min")) if "monotone" in flags and len(views) == 1 else (),
     )[0]

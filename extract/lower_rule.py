@@ -41,6 +41,9 @@ def _one(ctx: Context, row: Row) -> list[View]:
         _learn(view, dims, known)
     lettered = [_flat(view, dims, known) for view, dims in expanded]
     letters = {n for _, names in lettered for n in names}
+    for letter in letters:
+        if _is_summed(row, letter) and _repeats(lettered, letter):
+            raise Unsupported("it adds up over a repeated dimension")
     results = [_expand(dims, rest) for dims in right]
     outs = [[n for dim in dims for n in dim] for dims in results]
     created = {n: known[n] for names in outs for n in names if n not in letters}
@@ -50,6 +53,8 @@ def _one(ctx: Context, row: Row) -> list[View]:
             return letter, "created"
         if letter in row.whole:
             return letter, "whole"
+        if _is_summed(row, letter):
+            return letter, "sum"
         return ("..." if letter.startswith("...") else letter), "parallel"
 
     skip = [*row.ignore, *row.operands]
@@ -60,6 +65,16 @@ def _one(ctx: Context, row: Row) -> list[View]:
         ctx.notes.assume("opaque kernel", row.assume)
     sizes = known | {n: e for v, ns in lettered for n, e in zip(ns, v.shape, strict=True) if e > 1}
     return [_grouped(v, dims, sizes) for v, dims in zip(made, results, strict=True)]
+
+
+def _is_summed(row: Row, letter: str) -> bool:
+    return letter in row.sums or ("..." in row.sums and letter.startswith("..."))
+
+
+def _repeats(lettered: Sequence[tuple[View, list[str]]], letter: str) -> bool:
+    """Does no operand tell the positions of a dimension apart? A sum would count them."""
+    dims = [dim for view, names in lettered for n, dim in zip(names, view.dims, strict=True) if n == letter]
+    return not any(all(d.dim >= 0 for d in dim) for dim in dims)
 
 
 def _grouped(view: View, dims: list[tuple[str, ...]], sizes: dict[str, int]) -> View:

@@ -36,6 +36,7 @@ class Operator:
     target: str = ""
     node: str = ""
     rank: int = 0
+    made_as: Operator | None = None  # the operator of which this is another form
 
 
 @dataclass(eq=False)
@@ -86,6 +87,20 @@ class Lookup:
 
     name: str
     operands: list[View]  # table, ids
+    labels: tuple[Label, ...]
+    maps: list[DigitMap]
+    label: int
+    result: tuple[int, ...]
+    gives: Base
+    mask: Base | None = None
+
+
+@dataclass(eq=False)
+class OneHot:
+    """``gives`` is 1 where dimension ``label`` is the id, else 0; all 0 where ``mask`` is true."""
+
+    name: str
+    ids: View
     labels: tuple[Label, ...]
     maps: list[DigitMap]
     label: int

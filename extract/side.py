@@ -16,6 +16,7 @@ from gg_datalog.extract.records import (
     IntegerFacts,
     Label,
     Lookup,
+    OneHot,
     Operator,
     Slice,
     Sum,
@@ -47,10 +48,14 @@ class Side:
     slices: list[Slice] = field(default_factory=list)
     concats: list[Concat] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
+    onehots: dict[Base, OneHot] = field(default_factory=dict)
+    alternatives: list[Operator] = field(default_factory=list)
     integers: IntegerFacts = field(default_factory=IntegerFacts)
     bases: list[Base] = field(default_factory=list)
     at: At = field(default_factory=At)
     taken: dict[Base, Lookup] = field(default_factory=dict)
+    cleared: dict[Base, tuple[View, View]] = field(default_factory=dict)
+    truths: set[Base] = field(default_factory=set)
     aranges: dict[Base, int] = field(default_factory=dict)
     linear: set[tuple[str, int]] = field(default_factory=set)
     passes: set[tuple[str, int, str]] = field(default_factory=set)
@@ -158,6 +163,24 @@ class Side:
         record = Operator(name, signature, views, made.labels, made.maps, gives)
         self._made(record, [b for b, _ in gives], self.operators)
         return [b for b, _ in gives]
+
+    def alternative(self, given: View, other: View) -> None:
+        """Notes that ``other`` is ``given`` computed in another way, where both are results of
+        operators and lie over their bases in the same way."""
+        made = other.base.made
+        same = given.dims == other.dims and given.base.shape == other.base.shape
+        known = any(o.gives[0][0] is given.base and o.made_as is made for o in self.alternatives)
+        if not isinstance(made, Operator) or given.scale != other.scale or not same or known:
+            return
+        if given.base is other.base:
+            return
+        name = f"{given.base.name}?other{len(self.alternatives)}"
+        gives = [(given.base, made.gives[0][1])]
+        record = Operator(name, made.signature, made.operands, made.labels, made.maps, gives)
+        record.target, record.node, record.rank = made.target, made.node, made.rank
+        record.made_as = made
+        given.base.needs += [v.base for v in made.operands]
+        self.alternatives.append(record)
 
     # ---- sums
     def sum(self, terms: Sequence[View], kind: str = "sum", integers: bool = False) -> View | None:

@@ -25,6 +25,7 @@ class Row:
     sizes: Mapping[str, int | str]
     results: tuple[int, ...]
     linear: tuple[int, ...]
+    sums: tuple[str, ...]
     assume: str
 
 
@@ -83,7 +84,18 @@ def load_table(extra: Sequence[Path] = ()) -> Table:
     return table
 
 
-KEYS = {"target", "rule", "operands", "ignore", "whole", "sizes", "results", "linear", "assume"}
+KEYS = {
+    "target",
+    "rule",
+    "operands",
+    "ignore",
+    "whole",
+    "sizes",
+    "results",
+    "linear",
+    "sum",
+    "assume",
+}
 FLAGS = ("linear", "monotone")
 SEE = "see docs/operators.md"
 
@@ -121,8 +133,17 @@ def _row(row: Any, where: str) -> Row:
         {name: _size(size, f"{here}: size `{name}`") for name, size in sizes.items()},
         tuple(_position(r, f"{here}: results") for r in results),
         tuple(_list(row.get("linear", []), f"{here}: linear", range(len(left)))),
+        _summed(row, f"{here}: sum", set().union(*names[: len(left)])),
         _text(row.get("assume", ""), f"{here}: assume"),
     )
+
+
+def _summed(row: Mapping[str, Any], where: str, known: set[str]) -> tuple[str, ...]:
+    """Dimensions that are added up: no result has them."""
+    listed = _list(row.get("sum", []), where, sorted(known))
+    if both := set(listed) & set(row.get("whole", [])):
+        raise InputError(f"`{min(both)}` is both whole and added up", where, SEE)
+    return tuple(listed)
 
 
 def _list(value: Any, where: str, known: Sequence[Any] | None = None) -> list[Any]:
