@@ -33,20 +33,27 @@ BEYOND = {"unsupported operator": Kind.UNSUPPORTED, "opaque input": Kind.OPAQUE}
 
 def chain_breaks(database: duckdb.DuckDBPyConnection, told: set[str | None]) -> Iterator[Finding]:
     """One finding per tensor at which a chain breaks; ``told`` outputs are explained already."""
-    sums = list(_sums(database))
+    yield from _open_causes(database)
+    explained = {node for (node,) in rows(database, _EXPLAINED)}
+    told = told | explained
+    sums = [found for found in _sums(database) if found.seq not in told]
     yield from sums
-    told = told | {found.seq for found in sums}
+    told |= {found.seq for found in sums}
     for seq, node, target, source, opaque, detail in rows(database, _SEQ):
         if node not in told:
             yield _seq_break(database, seq, (node, target, source), opaque, detail)
-    yield from _rank_breaks(database)
+    yield from _rank_breaks(database, explained)
 
 
-def _rank_breaks(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+def _rank_breaks(
+    database: duckdb.DuckDBPyConnection, explained: set[str | None]
+) -> Iterator[Finding]:
     """Breaks on single ranks that no break of the sequential chain accounts for."""
     for dist, source, near, near_source, opaque, detail, reason, operand in rows(database, _DIST):
         where: dict[str, Any] = {"dist": tuple(dist), "dist_source": source or None}
         where |= {"seq": near, "seq_source": near_source or None}
+        if near in explained and opaque is None and "part of a reduction" in (reason or ""):
+            continue
         if opaque is not None:
             yield finding(BEYOND[opaque], f"{names(dist)} stands in the way: {detail}", **where)
         elif near is not None:
@@ -72,6 +79,38 @@ def _sums(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
             dist_source=dist_source or None,
         )
 
+
+def _open_causes(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    """Reductions that are never completed, the one that most outputs wait for first."""
+    for node, target, source, holders, at, users, outputs in rows(database, _CAUSES):
+        text = (
+            f"{names(holders)} hold only parts of `{node}` ({target}), one per rank, and are used as "
+            f"if they were all of it, by {names(users)}: the reduction over ranks is missing "
+            f"(outputs: {names(outputs)})"
+        )
+        where: dict[str, Any] = {"dist": tuple(holders), "dist_source": at or None}
+        yield finding(Kind.PART_USED, text, seq=node, seq_source=source or None, **where)
+
+
+_EXPLAINED = """
+    SELECT DISTINCT t.node FROM open_cause c
+    JOIN tensor_node t ON t.side = 'seq' AND t.tensor = c.seq"""
+
+_CAUSES = """
+    WITH holder AS (
+        SELECT o.origin, list(DISTINCT d.name ORDER BY d.name) AS names, min(d.source) AS source
+        FROM open_origin o JOIN tensor_node d ON d.side = 'dist' AND d.tensor = o.dist
+        WHERE o.seq = o.origin GROUP BY o.origin
+    )
+    SELECT t.node, t.target, t.source, h.names, h.source,
+           list(DISTINCT u.name ORDER BY u.name), list(DISTINCT n.seq ORDER BY n.seq)
+    FROM open_cause c
+    JOIN tensor_node t ON t.side = 'seq' AND t.tensor = c.origin
+    JOIN holder h ON h.origin = c.origin
+    JOIN tensor_node u ON u.side = 'dist' AND u.tensor = c.used_by
+    JOIN output_name n ON n.wants = c.wants
+    GROUP BY t.node, t.target, t.source, h.names, h.source
+    ORDER BY count(DISTINCT n.seq) DESC, t.node"""
 
 _SUMS = """
     SELECT node, source, list(dist ORDER BY dist), min(dist_source), terms

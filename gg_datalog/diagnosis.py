@@ -23,11 +23,16 @@ def diagnose(database: duckdb.DuckDBPyConnection) -> list[Finding]:
     found = [
         *_mismatches(database),
         *returned,
-        *sorted(chain_breaks(database, {f.seq for f in returned}), key=lambda f: not f.dist),
+        *sorted(chain_breaks(database, {f.seq for f in returned}), key=_rank),
         *_limits(database),
         *_notes(database),
     ]
     return list(dict.fromkeys(found))
+
+
+def _rank(found: Finding) -> tuple[bool, bool]:
+    """Causes that explain several breaks first, then those that name distributed operators."""
+    return found.code != Kind.PART_USED.value.code, not found.dist
 
 
 def finding(kind: Kind, message: str, **where: Any) -> Finding:

@@ -25,6 +25,7 @@ class Kind(Enum):
     NOT_COVERED = Code("GG105", "what the ranks return is only a piece of an output", "error")
     NOT_RELATED = Code("GG106", "a rank returns something else for an output", "error")
     SUM_RATIO = Code("GG107", "terms of a sum are counted differently on the two sides", "error")
+    PART_USED = Code("GG108", "a part of a reduction is used without the reduction", "error")
     COLLECTIVE = Code("GG110", "a collective does not line up between ranks", "error")
     UNSUPPORTED = Code("GG120", "an operator that no rule describes stands in the way", "warning")
     OPAQUE = Code("GG121", "an input of which nothing is known stands in the way", "warning")

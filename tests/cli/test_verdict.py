@@ -42,10 +42,10 @@ def test_a_missing_all_reduce_does_not_refine(cli: Cli, bad: Path) -> None:
     assert found.report["outputs"] == [{"seq": "y", "status": "unmapped", "relation": None}]
     (finding,) = found.report["findings"]
     assert set(finding) == FINDING
-    assert finding["code"] == "GG101"
-    assert finding["seq"] == "y"
-    assert finding["dist"] == ["r0.y", "r1.y"]
-    assert "part of a reduction: `r0.mm`, `r1.mm`" in finding["message"]
+    assert finding["code"] == "GG108"
+    assert finding["seq"] == "mm"
+    assert finding["dist"] == ["r0.mm", "r1.mm"]
+    assert "by `r0.y`, `r1.y`: the reduction over ranks is missing" in finding["message"]
     assert finding["seq_source"].startswith("model.py")
 
 
@@ -175,7 +175,7 @@ def test_the_human_report(cli: Cli, good: Path, bad: Path, tmp_path: Path) -> No
     found = cli("run", tmp_path / "facts", "--engine", "clingo")
     assert found.status == 1
     assert found.out.startswith("DOES NOT REFINE")
-    assert "GG101 error:" in found.out
+    assert "GG108 error:" in found.out
     assert "sequential: model.py" in found.out
 
 
