@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,28 @@ from gg_datalog.extract.view import Base, View
 Progress = Callable[[str], None] | None
 
 
+@dataclass
+class Built:
+    """A case that was lowered: both sides as objects, and the tables that say the same."""
+
+    case: Case
+    worlds: dict[str, World]
+    tables: dict[str, pa.Table]
+    table: Table
+
+    def side(self, name: str) -> Side:
+        """One side, ``seq`` or ``dist``."""
+        contexts = self.worlds[name].contexts
+        return contexts[min(contexts)].side
+
+
 def build(files: CaseFiles, operators: Sequence[Path], progress: Progress) -> dict[str, pa.Table]:
     """All tables of a case; :class:`InputError` for whatever is wrong with it."""
+    return build_sides(files, operators, progress).tables
+
+
+def build_sides(files: CaseFiles, operators: Sequence[Path], progress: Progress) -> Built:
+    """The same with the objects that the tables were written from."""
     table = load_table(operators)
     say = progress or (lambda text: None)
     say("reading graphs")
@@ -39,7 +60,8 @@ def build(files: CaseFiles, operators: Sequence[Path], progress: Progress) -> di
         worlds[name] = _world(name, graphs, case, rows, table, notes)
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
     say("writing facts")
-    return _tables(_emit(case, rows, worlds, table, notes))
+    tables = _tables(_emit(case, rows, worlds, table, notes))
+    return Built(case, worlds, tables, table)
 
 
 def _world(

@@ -344,9 +344,9 @@ def times_hot(ctx: Context, terms: list[View], ids: View, extent: int) -> View:
     """The sum of terms, times the one-hot ids: of c * (1 - mask) the masked one-hot ids."""
     ones = [t for t in terms if ctx.side.is_one(t)]
     rest = [t for t in terms if not ctx.side.is_one(t)]
-    if len(ones) == len(rest) == 1 and rest[0].base in ctx.side.truths:
-        if ones[0].scale * scale(-1) == rest[0].scale:
-            mask = replace(rest[0], scale=ONE)
-            return one_hot(ctx, ids, ["t"], extent, mask).scaled(ones[0].scale)
+    single = len(ones) == len(rest) == 1 and rest[0].base in ctx.side.truths
+    if single and ones[0].scale * scale(-1) == rest[0].scale:
+        mask = replace(rest[0], scale=ONE)
+        return one_hot(ctx, ids, ["t"], extent, mask).scaled(ones[0].scale)
     total = added(ctx, [(t, ONE) for t in terms])
     return placed(ctx, total, ["t"], ids, ["t"], extent, ["t", TAKEN])

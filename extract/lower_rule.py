@@ -73,7 +73,12 @@ def _is_summed(row: Row, letter: str) -> bool:
 
 def _repeats(lettered: Sequence[tuple[View, list[str]]], letter: str) -> bool:
     """Does no operand tell the positions of a dimension apart? A sum would count them."""
-    dims = [dim for view, names in lettered for n, dim in zip(names, view.dims, strict=True) if n == letter]
+    dims = [
+        dim
+        for view, names in lettered
+        for n, dim in zip(names, view.dims, strict=True)
+        if n == letter
+    ]
     return not any(all(d.dim >= 0 for d in dim) for dim in dims)
 
 

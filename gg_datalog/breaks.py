@@ -84,8 +84,8 @@ def _open_causes(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
     """Reductions that are never completed, the one that most outputs wait for first."""
     for node, target, source, holders, at, users, outputs in rows(database, _CAUSES):
         text = (
-            f"{names(holders)} hold only parts of `{node}` ({target}), one per rank, and are used as "
-            f"if they were all of it, by {names(users)}: the reduction over ranks is missing "
+            f"{names(holders)} hold only parts of `{node}` ({target}), one per rank, and are used "
+            f"as if they were all of it, by {names(users)}: the reduction over ranks is missing "
             f"(outputs: {names(outputs)})"
         )
         where: dict[str, Any] = {"dist": tuple(holders), "dist_source": at or None}

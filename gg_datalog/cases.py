@@ -25,7 +25,12 @@ def extracted_again(
     case: Mapping[str, Any], operators: Sequence[Path], progress: Progress
 ) -> dict[str, pa.Table]:
     """The facts of a remembered case with more operators."""
-    hint = "run `gg-datalog extract` with --operators instead"
+    files, earlier = remembered(case, "run `gg-datalog extract` with --operators instead")
+    return extract_case(files, [*earlier, *operators], progress)
+
+
+def remembered(case: Mapping[str, Any], hint: str) -> tuple[CaseFiles, list[Path]]:
+    """The files of a case as the manifest of its facts remembers them, and its operator files."""
     try:
         files = CaseFiles(
             Path(case["seq"]),
@@ -41,8 +46,8 @@ def extracted_again(
         ) from None
     for path in [files.seq, *files.dist, files.groups, files.relations, files.outputs, *earlier]:
         if path is not None and not path.is_file():
-            raise InputError("--operators needs the graphs, and this file is gone", str(path), hint)
-    return extract_case(files, [*earlier, *operators], progress)
+            raise InputError("the graphs are needed, and this file is gone", str(path), hint)
+    return files, earlier
 
 
 def _path(text: str | None) -> Path | None:

@@ -194,6 +194,31 @@ def query(result: Path | None, name: str | None, sql: str | None, listing: bool,
     click.echo(render(ask(result, text), form), nl=False)
 
 
+@cli.command(epilog=EXIT_CODES)
+@click.argument("case_or_facts", type=FOLDER)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("--full-size", is_flag=True, help="Keep the captured sizes.")
+@click.option(
+    "--format", "form", type=click.Choice(["human", "json"]), default="human", show_default=True
+)
+@operators_option
+def replay(
+    case_or_facts: Path, seed: int, full_size: bool, form: str, operators: Sequence[Path]
+) -> None:
+    """Execute both programs (needs torch), and compare outputs and derived relations in numbers.
+
+    Large sizes are reduced, consistently over both graphs, unless --full-size is given.
+    """
+    from gg_datalog.progress import progress
+    from gg_datalog.replaying import replayed
+    from gg_datalog.report import EXIT_CODE
+
+    with progress() as say:
+        text, verdict = replayed(case_or_facts, operators, seed, full_size, form, say)
+    click.echo(text)
+    raise SystemExit(EXIT_CODE[verdict])
+
+
 @cli.command()
 def doctor() -> None:
     """Say what is installed and usable."""

@@ -34,3 +34,5 @@ class Kind(Enum):
     UNINTERPRETED = Code("GG131", "an operator that no rule describes", "note")
     NOTHING_KNOWN = Code("GG132", "an input of which nothing is known", "note")
     OUT_OF_ORDER = Code("GG133", "shares of an output are not in the order of the ranks", "warning")
+    CONTRADICTED = Code("GG140", "numbers contradict what was derived: a rule is wrong", "error")
+    NOT_SHOWN = Code("GG141", "no draw shows a difference where nothing was derived", "note")

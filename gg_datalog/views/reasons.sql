@@ -178,24 +178,3 @@ CREATE VIEW blocked AS SELECT * FROM stored.blocked;
 COMMENT ON VIEW blocked IS
     'The distributed operators that come closest to sequential tensor `seq` at which a chain breaks, '
     'and why they do not give it; `operand` is the operand that is at fault.';
-
-CREATE VIEW open_origin AS
-WITH opener AS (
-    SELECT "by", gives FROM result_of UNION SELECT "by", gives FROM seq_lookup
-)
-SELECT DISTINCT p.dist, p.seq, o.gives AS origin
-FROM part_of p JOIN opener o USING ("by")
-WHERE o.gives IN (SELECT tensor FROM base_tensor WHERE side = 'seq');
-COMMENT ON VIEW open_origin IS
-    'The sequential tensor whose reduction is still open in what `dist` holds of `seq`.';
-
-CREATE VIEW open_cause AS
-SELECT DISTINCT a.origin, b.seq, b.dist AS used_by, c.wants
-FROM blocked b
-JOIN chain_break c ON c.seq = b.seq
-JOIN open_origin a ON a.dist = coalesce(b.operand, b.dist)
-WHERE b.reason LIKE '%part of a reduction'
-  AND EXISTS (SELECT 1 FROM open_origin h WHERE h.seq = a.origin AND h.origin = a.origin);
-COMMENT ON VIEW open_cause IS
-    'Sequential tensor `origin`, of which ranks have only a part, though `used_by` uses it as a whole; '
-    'the chain of output `wants` breaks there.';

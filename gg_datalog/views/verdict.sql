@@ -21,6 +21,28 @@ WHERE f.state <> 'complete' OR f.times <> '[1, 1, , ]';
 COMMENT ON VIEW sum_difference IS
     'Terms of sequential sum `seq` that the distributed sum that comes closest counts differently.';
 
+CREATE VIEW open_origin AS
+WITH opener AS (
+    SELECT "by", gives FROM result_of UNION SELECT "by", gives FROM seq_lookup
+)
+SELECT DISTINCT p.dist, p.seq, o.gives AS origin
+FROM part_of p JOIN opener o USING ("by")
+WHERE o.gives IN (SELECT tensor FROM base_tensor WHERE side = 'seq');
+COMMENT ON VIEW open_origin IS
+    'The sequential tensor whose reduction is still open in what `dist` holds of `seq`.';
+
+CREATE VIEW open_cause AS
+SELECT DISTINCT a.origin, b.seq, b.dist AS used_by, c.wants
+FROM blocked b
+JOIN chain_break c ON c.seq = b.seq
+JOIN open_origin a ON a.dist = coalesce(b.operand, b.dist)
+WHERE b.reason LIKE '%part of a reduction'
+  AND b.seq NOT IN (SELECT seq FROM sum_difference WHERE state = 'complete')
+  AND EXISTS (SELECT 1 FROM open_origin h WHERE h.seq = a.origin AND h.origin = a.origin);
+COMMENT ON VIEW open_cause IS
+    'Sequential tensor `origin`, of which ranks have only a part, though `used_by` uses it as a whole; '
+    'the chain of output `wants` breaks there.';
+
 CREATE VIEW returned_state AS
 SELECT r.wants, r.rank, 'r' || r.rank || '.' || n.dist AS dist, coalesce(g.source, '') AS source,
        CASE

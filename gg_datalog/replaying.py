@@ -1,0 +1,47 @@
+"""Where a case to replay lies, and whether torch is there to replay it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from gg_datalog.cases import remembered
+from gg_datalog.errors import InputError
+from gg_datalog.extract import CaseFiles, case_files
+from gg_datalog.folders import MANIFEST
+from gg_datalog.progress import Progress
+
+
+def replayed(
+    folder: Path, operators: Sequence[Path], seed: int, full_size: bool, form: str, say: Progress
+) -> tuple[str, str]:
+    """The report of a replay (``human`` or ``json``), and its verdict."""
+    files, earlier = _files(folder)
+    if find_spec("torch") is None:
+        raise InputError(
+            "replay executes graphs with torch, which is not installed",
+            None,
+            "install it: pip install 'gg-datalog[torch]'",
+        )
+    from gg_datalog.replay.command import as_document, as_lines, replay
+
+    found = replay(files, [*earlier, *operators], seed, full_size, say)
+    return (as_document if form == "json" else as_lines)(found), found.report.verdict
+
+
+def _files(folder: Path) -> tuple[CaseFiles, list[Path]]:
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        return case_files(folder), []
+    try:
+        document = json.loads(manifest.read_text(encoding="utf-8"))
+        case = document.get("case", {}) if document["kind"] == "facts" else None
+    except (ValueError, KeyError, TypeError, AttributeError, OSError):
+        case = None
+    if not isinstance(case, dict):
+        raise InputError(
+            "the manifest is not that of facts", str(manifest), "give a case or a facts folder"
+        )
+    return remembered(case, "give the case folder instead")

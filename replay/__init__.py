@@ -1,0 +1,1 @@
+"""Both programs of a case, executed and compared (needs torch)."""

@@ -1,0 +1,105 @@
+"""The files of a case as plain JSON, for programs that are to be changed or executed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gg_datalog.extract.case import CaseFiles
+from gg_datalog.extract.case import load_case as checked_case
+from gg_datalog.extract.graph import read_json
+from gg_datalog.extract.relations import Row, input_rows
+
+Json = dict[str, Any]
+
+
+@dataclass(repr=False)
+class Documents:
+    """A case: graphs (``dist`` by rank), groups, input relations and outputs."""
+
+    seq: Json
+    dist: dict[int, Json]
+    groups: Json
+    relations: list[Json]
+    outputs: list[Json]
+
+    def graphs(self) -> list[tuple[str, int, Json]]:
+        """All graphs: (side, rank, graph)."""
+        return [("seq", 0, self.seq), *(("dist", rank, g) for rank, g in self.dist.items())]
+
+    def write(self, folder: Path) -> CaseFiles:
+        """Writes a case folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        named: dict[str, Any] = {"seq": self.seq, "groups": self.groups}
+        named |= {"relations": self.relations, "outputs": self.outputs}
+        named |= {f"dist.r{rank}": graph for rank, graph in self.dist.items()}
+        for name, document in named.items():
+            (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+        dist = [folder / f"dist.r{rank}.json" for rank in self.dist]
+        groups, relations, outputs = (
+            folder / f"{n}.json" for n in ("groups", "relations", "outputs")
+        )
+        return CaseFiles(folder / "seq.json", dist, groups, relations, outputs)
+
+
+def load(files: CaseFiles) -> Documents:
+    """The documents of a case that was found to be sound: guessed relations and outputs are written
+    out."""
+    case = checked_case(files)
+    ranks = list(case.dist)
+    graphs = {g.rank: read_json(Path(g.path), "graph") for g in case.dist.values()}
+    groups = {"seq": [], "dist": []} if files.groups is None else read_json(files.groups, "groups")
+    if files.groups is None:
+        groups = _everyone(ranks, [read_json(Path(case.seq.path), "graph")], graphs)
+    outputs = [
+        {
+            "seq": o.seq,
+            "dist": {str(r): n for r in ranks if (n := o.dist.get(r, o.dist.get(-1))) is not None},
+            "partial": o.partial,
+        }
+        for o in case.outputs
+    ]
+    relations = [_row(r) for r in input_rows(case)]
+    seq = read_json(Path(case.seq.path), "graph")
+    return Documents(seq, {r: graphs[r] for r in ranks}, groups, relations, outputs)
+
+
+def _row(row: Row) -> Json:
+    boxes = {
+        "seq_box": [list(b) for b in row.seq_box],
+        "dist_box": [list(b) for b in row.dist_box],
+    }
+    return {"seq": row.seq, "rank": row.rank, "dist": row.dist, **boxes}
+
+
+def _everyone(ranks: list[int], seq: list[Json], dist: dict[int, Json]) -> Json:
+    """Every name that a collective may say, as a group of all ranks."""
+    return {
+        "seq": [{"ranks": [0], "names": {"0": n}} for n in sorted(_words(seq))],
+        "dist": [
+            {"ranks": ranks, "names": {str(r): n for r in ranks}}
+            for n in sorted(_words(list(dist.values())))
+        ],
+    }
+
+
+def _words(graphs: list[Json]) -> set[str]:
+    found = set()
+    for graph in graphs:
+        for node in graph["nodes"]:
+            given = [*node.get("args", []), *node.get("kwargs", {}).values()]
+            if "c10d" in node.get("target", "") or "vllm.all" in node.get("target", ""):
+                found |= {a for a in given if isinstance(a, str)}
+    return found
+
+
+def chosen(files: CaseFiles, partial: tuple[str, ...]) -> CaseFiles:
+    """The case with outputs declared partial."""
+    return replace(files, partial=[*files.partial, *partial]) if partial else files
+
+
+def nodes_of(graph: Json) -> dict[str, Json]:
+    """Nodes by name."""
+    return {node["name"]: node for node in graph["nodes"]}

@@ -1,0 +1,394 @@
+"""Values of base tensors, and of parts of reductions, from the records that a side was lowered to.
+
+A part of a reduction is evaluated by its definition: the operator that the axis names is evaluated
+with its label restricted to a range, and what depends on it is computed from that.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+import torch
+
+from gg_datalog.extract.context import Context
+from gg_datalog.extract.records import Concat, Label, Lookup, Operator, Slice, Sum
+from gg_datalog.extract.scale import ONE, Scale
+from gg_datalog.extract.side import Side, _as_term
+from gg_datalog.extract.view import Base, View
+from gg_datalog.replay.documents import Json
+from gg_datalog.replay.kernels import by_rows, literal
+from gg_datalog.replay.tensor import Tensor
+
+Axis = tuple[str, int, Any]  # (operator, label or place, inner axis or None)
+Limits = frozenset[tuple[Axis, int, int]]  # (axis, lo, n)
+EVERYTHING: Limits = frozenset()
+REDUCE = {"sum": torch.sum, "max": torch.amax, "min": torch.amin}
+JOIN = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum}
+
+
+class NotEvaluated(Exception):
+    """A record that cannot be evaluated, or not in part."""
+
+
+def number(value: Scale) -> float:
+    """A scale as a number."""
+    result = float(value.ratio)
+    for atom, power in value.atoms:
+        result *= float(Fraction(atom)) ** power
+    return result
+
+
+def viewed(view: View, array: Tensor) -> Tensor:
+    """A view (scale included) of a base with the value ``array``."""
+    axes = [d.extent for dim in view.dims for d in dim]
+    at = [torch.zeros([1] * len(axes), dtype=torch.int64) for _ in array.shape]
+    axis = 0
+    for dim in view.dims:
+        for digit in dim:
+            if digit.dim >= 0:
+                steps = torch.arange(digit.extent) * digit.stride
+                at[digit.dim] = at[digit.dim] + _along(steps, axis, len(axes))
+            axis += 1
+    found = array[tuple(at)] if at else array
+    found = found.expand(axes).reshape(view.shape)
+    return found if view.scale == ONE else found * number(view.scale)
+
+
+def _along(steps: Tensor, axis: int, rank: int) -> Tensor:
+    return steps.reshape([-1 if i == axis else 1 for i in range(rank)])
+
+
+def over_labels(view: View, digit_map: Any, labels: Sequence[Label], array: Tensor) -> Tensor:
+    """An operand with one axis per label, of one position where it does not carry the label."""
+    term = _as_term(View(view.base, (), view.scale), digit_map, tuple(labels))
+    kept = tuple(() if all(d.dim < 0 for d in dim) else dim for dim in term.dims)
+    return viewed(View(view.base, kept, view.scale), array)
+
+
+@dataclass(repr=False)
+class Evaluator:
+    """Values of the base tensors of one side, given the values of its nodes per rank."""
+
+    side: Side
+    contexts: Mapping[int, Context]
+    graphs: Mapping[int, Mapping[str, Json]]
+    nodes: Mapping[int, Mapping[str, Any]]
+    orders: Mapping[str, list[int]]
+    _known: dict[tuple[Base, Limits], Tensor] = field(default_factory=dict)
+    _lookups: dict[str, Lookup] = field(default_factory=dict)
+    _others: dict[str, Operator] = field(default_factory=dict)
+    _of_node: dict[Base, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._lookups = {found.name: found for found in self.side.lookups}
+        for op in self.side.alternatives:
+            self._others |= {op.name: op, f"{op.name}?swapped": op}
+        for rank, ctx in self.contexts.items():
+            for name, value in ctx.values.items():
+                computed = self.nodes[rank].get(name)
+                pairs = [(value, computed)]
+                if isinstance(value, tuple) and isinstance(computed, (tuple, list)):
+                    pairs = list(zip(value, computed, strict=False))
+                for view, array in pairs:
+                    if isinstance(view, View) and isinstance(array, torch.Tensor):
+                        self._note(view, array)
+
+    def _note(self, view: View, value: Tensor) -> None:
+        """A base that a node shows all of."""
+        if view.base in self._of_node or view.scale != ONE or value.shape != torch.Size(view.shape):
+            return
+        flat = [d.dim for dim in view.dims for d in dim]
+        if flat == list(range(len(view.base.shape))):
+            self._of_node[view.base] = value.reshape(view.base.shape)
+            return
+        total = prod(view.base.shape)
+        if any(d < 0 for d in flat) or total != value.numel():
+            return
+        at = viewed(view, torch.arange(total).reshape(view.base.shape)).reshape(-1)
+        if len(at.unique()) == total:
+            base = torch.empty(total, dtype=value.dtype)
+            base[at] = value.reshape(-1)
+            self._of_node[view.base] = base.reshape(view.base.shape)
+
+    def value(self, base: Base, limits: Limits = EVERYTHING) -> Tensor:
+        """The value of a base with some reductions restricted."""
+        key = (base, limits)
+        if key not in self._known:
+            self._known[key] = self._compute(base, limits)
+        return self._known[key]
+
+    def view(self, view: View, limits: Limits = EVERYTHING) -> Tensor:
+        """The value of a view."""
+        return viewed(view, self.value(view.base, limits))
+
+    # ---- records -------------------------------------------------------------------------------
+    def _compute(self, base: Base, limits: Limits) -> Tensor:
+        if not limits and base in self._of_node:
+            return self._of_node[base]
+        names = {axis[0] for axis, _, _ in limits}
+        for name in names & set(self._lookups):
+            if self._lookups[name].gives is base:
+                return self._lookup(self._lookups[name], limits)
+        for name in names & set(self._others):
+            if self._others[name].gives[0][0] is base:
+                return self._operator(self._others[name], base, limits)
+        made = base.made
+        if isinstance(made, Operator):
+            return self._operator(made, base, limits)
+        if isinstance(made, Sum):
+            total = self.view(made.terms[0], limits)
+            for term in made.terms[1:]:
+                total = JOIN[made.kind](total, self.view(term, limits))
+            return total.reshape(base.shape)
+        if isinstance(made, Slice):
+            part = self.view(made.of, limits).narrow(made.dim, made.start, made.size)
+            return part.reshape(base.shape)
+        if isinstance(made, Concat):
+            return torch.cat([self._member(v, limits) for v, _ in made.members], made.dim)
+        raise NotEvaluated(f"{base.name} ({base.kind})")
+
+    def _member(self, view: View, limits: Limits) -> Tensor:
+        """A member of a concatenation; NaN where the reduction is of another member."""
+        try:
+            return self.view(view, limits)
+        except NotEvaluated:
+            if not limits:
+                raise
+            return torch.full(view.shape, float("nan"), dtype=torch.float64)
+
+    def _operator(self, op: Operator, base: Base, limits: Limits) -> Tensor:
+        order = list(self.orders.get(op.signature, range(len(op.operands))))
+        places = {op.name: order, f"{op.name}?swapped": order[::-1]}
+        labels: dict[int, tuple[int, int]] = {}
+        inner: dict[int, set[Any]] = {}
+        for (by, place, rest), lo, n in limits:
+            if by not in places:
+                raise NotEvaluated(f"a part of {base.name} by another operator")
+            if rest is None:
+                labels[place] = (lo, n)
+            else:
+                inner.setdefault(places[by][place], set()).add((rest, lo, n))
+        values = [
+            self.value(view.base, frozenset(inner.get(i, ()))) for i, view in enumerate(op.operands)
+        ]
+        (place,) = (i for i, (b, _) in enumerate(op.gives) if b is base)
+        return self._result(op, place, values, labels).reshape(base.shape)
+
+    def _result(
+        self, op: Operator, place: int, values: list[Tensor], labels: Mapping[int, tuple[int, int]]
+    ) -> Tensor:
+        node = self.graphs.get(op.rank, {}).get(op.node)
+        rows = self.contexts[op.rank].table.rows if op.rank in self.contexts else {}
+        target = re.split(r"[(\[#]", op.signature)[0]
+        if target in rows and node is not None:
+            return self._kernel(op, place, values, labels, node)
+        spread = [
+            over_labels(v, m, op.labels, a)
+            for v, m, a in zip(op.operands, op.maps, values, strict=True)
+        ]
+        cut = [_restricted(a, labels) for a in spread]
+        return _placed(evaluate(op, cut, place, labels), op.labels, op.gives[place][1])
+
+    def _kernel(
+        self,
+        op: Operator,
+        place: int,
+        values: list[Tensor],
+        labels: Mapping[int, tuple[int, int]],
+        node: Json,
+    ) -> Tensor:
+        """A kernel with a sharding rule, run as its node runs it; of a part, the operand in
+        which it is linear is 0 outside the range."""
+        ctx = self.contexts[op.rank]
+        name = re.split(r"[(\[#]", op.signature)[0]
+        results = [int(i) for i in op.signature.split("[", 1)[1].split("]")[0].split(",")]
+        rows = ctx.table.rows[name]
+        row = next(r for r in rows if list(r.results) == results)
+        operands = [viewed(v, a) for v, a in zip(op.operands, values, strict=True)]
+        if labels:
+            if not row.linear:
+                raise NotEvaluated(f"a part of {name}")
+            first = row.linear[0]
+            spread = over_labels(op.operands[first], op.maps[first], op.labels, values[first])
+            mask = torch.zeros_like(spread)
+            mask[_window(spread, labels)] = 1
+            term = _as_term(op.operands[first], op.maps[first], op.labels)
+            whole = torch.zeros(prod(op.operands[first].base.shape), dtype=torch.float64)
+            at = viewed(
+                View(term.base, tuple(() if all(d.dim < 0 for d in x) else x for x in term.dims)),
+                torch.arange(len(whole)).reshape(term.base.shape),
+            )
+            whole[at.reshape(-1)] = mask.reshape(-1)
+            operands[first] = viewed(
+                op.operands[first], values[first] * whole.reshape(term.base.shape)
+            )
+        kwargs = dict(node.get("kwargs", {}))
+        args = list(node["args"])
+        shapes = [
+            self._shape(op.rank, a)
+            for a in (args[w] if isinstance(w, int) else kwargs[w] for w in row.operands)
+        ]
+        given = [x.reshape(s) for x, s in zip(operands, shapes, strict=True)]
+        args = [_plain(a) for a in args]
+        kwargs = {k: _plain(v) for k, v in kwargs.items()}
+        for which, x in zip(row.operands, given, strict=True):
+            if isinstance(which, int):
+                args[which] = x
+            else:
+                kwargs[which] = x
+        if name.startswith("aten."):
+            for i, a in enumerate(args):  # what this result does not depend on
+                if isinstance(a, dict):
+                    args[i] = self.nodes[op.rank][a["node"]]
+            from gg_datalog.replay.kernels import compute
+
+            made = compute(ctx.table, node["target"], args, kwargs, node)
+        else:
+            made = by_rows([row], args, kwargs, None)
+        out = made[row.results[place]] if isinstance(made, (tuple, list)) else made
+        view = self._view_of(op, place)
+        if view is None:
+            return out
+        total = prod(view.base.shape)
+        at = viewed(View(view.base, view.dims), torch.arange(total).reshape(view.base.shape))
+        flat = torch.empty(total, dtype=out.dtype)
+        flat[at.reshape(-1)] = out.reshape(-1)
+        return flat
+
+    def _view_of(self, op: Operator, place: int) -> View | None:
+        base = op.gives[place][0]
+        value = self.contexts[op.rank].values.get(op.node)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, View) and one.base is base:
+                return one
+        return None
+
+    def _shape(self, rank: int, argument: Any) -> list[int]:
+        return list(self.nodes[rank][argument["node"]].shape)
+
+    def _lookup(self, found: Lookup, limits: Limits) -> Tensor:
+        """A lookup as a product with one-hot ids, its label restricted."""
+        labels: dict[int, tuple[int, int]] = {}
+        inner: dict[int, set[Any]] = {}
+        for (by, place, rest), lo, n in limits:
+            if by != found.name:
+                raise NotEvaluated(f"a part of {found.gives.name} by several operators")
+            if rest is None:
+                labels[place] = (lo, n)
+            else:
+                inner.setdefault(place, set()).add((rest, lo, n))
+        table, ids = (
+            over_labels(v, m, found.labels, self.value(v.base, frozenset(inner.get(i, ()))))
+            for i, (v, m) in enumerate(zip(found.operands, found.maps, strict=True))
+        )
+        lo, n = labels.get(found.label, (0, found.labels[found.label].extent))
+        rows = _along(torch.arange(lo, lo + n), found.label, len(found.labels))
+        product = (ids == rows).to(torch.float64) * _restricted(table, {found.label: (lo, n)})
+        return _placed(product.sum(found.label, keepdim=True), found.labels, found.result)
+
+
+def _plain(argument: Any) -> Any:
+    if isinstance(argument, dict) and "node" not in argument:
+        return literal(argument)
+    return [_plain(a) for a in argument] if isinstance(argument, list) else argument
+
+
+def _window(array: Tensor, labels: Mapping[int, tuple[int, int]]) -> tuple[slice, ...]:
+    places = [slice(None)] * array.dim()
+    for label, (lo, n) in labels.items():
+        if array.shape[label] > 1:
+            places[label] = slice(lo, lo + n)
+    return tuple(places)
+
+
+def _restricted(array: Tensor, labels: Mapping[int, tuple[int, int]]) -> Tensor:
+    """Only some positions of some labels, where the operand carries them."""
+    return array[_window(array, labels)]
+
+
+def _placed(array: Tensor, labels: Sequence[Label], result: Sequence[int]) -> Tensor:
+    """An array over all labels, as a result with some of them in order."""
+    shape = [labels[i].extent if i in result else array.shape[i] for i in range(len(labels))]
+    wide = array.expand(shape)
+    order = [*result, *(i for i in range(len(labels)) if i not in result)]
+    return wide.permute(order).reshape([labels[i].extent for i in result])
+
+
+# ---- operators by signature
+def evaluate(
+    op: Operator, operands: list[Tensor], place: int, limits: Mapping[int, tuple[int, int]]
+) -> Tensor:
+    """A result of an operator over its labels, its operands given over them, cut to ``limits``."""
+    name = re.split(r"[(\[#]", op.signature)[0].split(" over ")[0]
+    full = [limits[i][1] if i in limits else x.extent for i, x in enumerate(op.labels)]
+    gone = [i for i, x in enumerate(op.labels) if x.kind in REDUCE]
+    if name == "contract":
+        made = operands[0] * operands[1]
+        return made.sum(gone, keepdim=True) if gone else made
+    if name in REDUCE and gone:
+        return REDUCE[name](operands[0], gone, keepdim=True)
+    if limits:
+        raise NotEvaluated(f"a part of {op.signature}")
+    if name in ("one_hot", "masked one_hot"):
+        (label,) = (i for i, x in enumerate(op.labels) if x.kind == "created")
+        rows = _along(torch.arange(full[label]), label, len(full))
+        hot = (operands[0] == rows).to(torch.float64)
+        return hot * ~operands[1].bool() if len(operands) > 1 else hot
+    if name.startswith("constant"):
+        return torch.tensor(float(name[-1]), dtype=torch.float64)
+    if name == "masked_fill":
+        value = float(Fraction(op.signature[len("masked_fill(") : -1].replace("*", "")))
+        filled = torch.tensor(value, dtype=operands[0].dtype)
+        return torch.where(operands[1].bool(), filled, operands[0])
+    if name == "select":
+        return torch.where(operands[0].bool(), operands[1], operands[2])
+    if name.startswith("cast"):
+        return operands[0].trunc()
+    return _elementwise(name, op.signature, operands)
+
+
+def _elementwise(name: str, signature: str, operands: list[Tensor]) -> Tensor:
+    parts = name.removeprefix("aten.").split(".")
+    kernel = getattr(torch.ops.aten, parts[0], None)
+    if kernel is None or parts[0] in ("softmax", "log_softmax", "cumsum", "take", "cat", "put"):
+        raise NotEvaluated(signature)
+    args: list[Any] = list(operands)
+    kwargs: dict[str, Any] = {}
+    if "(" in signature:
+        rest = iter(operands)
+        args = []
+        for text in _arguments(signature[signature.index("(") + 1 : signature.rindex(")")]):
+            key, equals, value = text.partition("=")
+            one = next(rest) if (value if equals else key) == "%" else _literal(value or key)
+            if equals:
+                kwargs[key] = one
+            else:
+                args.append(one)
+    try:
+        return kernel(*args, **kwargs)
+    except (RuntimeError, TypeError) as error:
+        raise NotEvaluated(f"{signature}: {error}") from error
+
+
+def _arguments(text: str) -> list[str]:
+    """A list of arguments at its outer commas."""
+    found, depth, start = [], 0, 0
+    for at, sign in enumerate(text):
+        depth += (sign in "([") - (sign in ")]")
+        if sign == "," and depth == 0:
+            found.append(text[start:at].strip())
+            start = at + 1
+    return [*found, text[start:].strip()] if text.strip() else []
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return float(text) if text in ("inf", "-inf", "nan") else text

@@ -1,0 +1,234 @@
+"""Runs the sequential graph, and all ranks of the distributed one in step, collectives included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gg_datalog.extract.table import Table
+from gg_datalog.replay.documents import Json
+from gg_datalog.replay.kernels import NotExecuted, compute, dtype_of, literal, name_of
+from gg_datalog.replay.tensor import Tensor
+
+Values = dict[str, Any]
+# (rank, name of the node, ordinal of the random operator, shape, probability) -> mask
+Masks = Callable[[int, str, int, Sequence[int], float], Tensor]
+SPACES = ("_c10d_functional", "c10d_functional", "c10d")
+DROPOUT = ("aten.native_dropout", "aten.dropout")
+
+
+class Mismatch(Exception):
+    """Collectives that do not line up: the program hangs or mixes data."""
+
+
+@dataclass(repr=False)
+class Call:
+    """A rank that waits at a collective."""
+
+    kind: str
+    group: str
+    reduction: str
+    value: Tensor
+    numbers: tuple[Any, ...]
+    node: str
+
+
+def collective(table: Table, node: Json) -> str | None:
+    """Which collective a node is."""
+    if node["op"] != "call_function":
+        return None
+    name = name_of(node["target"])
+    space, _, kind = table.aliases.get(name, name).partition(".")
+    return kind.removesuffix("_") if space in SPACES and kind != "wait_tensor" else None
+
+
+def resolve(argument: Any, values: Values) -> Any:
+    """An argument with references replaced by values."""
+    if isinstance(argument, dict):
+        if set(argument) == {"node"}:
+            return values[argument["node"]]
+        return literal(argument)
+    return [resolve(a, values) for a in argument] if isinstance(argument, list) else argument
+
+
+def run_graph(
+    graph: Json, rank: int, table: Table, given: Mapping[str, Tensor], masks: Masks
+) -> Generator[Call, Tensor, Values]:
+    """Runs one graph; yields at collectives, is sent their result, and returns all values."""
+    values: Values = {}
+    randoms = 0
+    for node in graph["nodes"]:
+        name = node["name"]
+        if node["op"] == "output":
+            continue
+        if name in given:
+            values[name] = given[name]
+        elif node["op"] == "get_attr":
+            values[name] = torch.tensor(node["value"] if node.get("value") is not None else 0)
+        elif kind := collective(table, node):
+            values[name] = yield _call(node, kind, values)
+        elif node["op"] == "call_function" and name_of(node["target"]) in DROPOUT:
+            values[name], drawn = _dropout(node, rank, randoms, values, masks)
+            randoms += drawn
+        else:
+            values[name] = _value(node, values, table)
+        _check(node, values[name])
+    return values
+
+
+def _call(node: Json, kind: str, values: Values) -> Call:
+    args = [resolve(a, values) for a in node["args"]]
+    words = [a for a in args if isinstance(a, str)]
+    kwargs = node.get("kwargs", {})
+    words += [kwargs[k] for k in ("group_name", "group") if isinstance(kwargs.get(k), str)]
+    reduction = kwargs.get("reduce_op") or (words[0] if len(words) > 1 else "sum")
+    numbers = tuple(
+        a if isinstance(a, int) else tuple(a) for a in args[1:] if isinstance(a, (int, list))
+    )
+    return Call(kind, words[-1], str(reduction).lower(), args[0], numbers, node["name"])
+
+
+def _dropout(node: Json, rank: int, ordinal: int, values: Values, masks: Masks) -> tuple[Any, int]:
+    args = [resolve(a, values) for a in node["args"]]
+    kwargs = {k: resolve(v, values) for k, v in node.get("kwargs", {}).items()}
+    x, p = args[0], args[1] if len(args) > 1 else kwargs["p"]
+    train = args[2] if len(args) > 2 else kwargs.get("train")
+    single = name_of(node["target"]) == "aten.dropout"
+    if train is False or p == 0:
+        return (x if single else (x, torch.ones(x.shape, dtype=torch.bool))), 0
+    mask = masks(rank, node["name"], ordinal, tuple(x.shape), p)
+    made = x * mask / (1 - p) if p < 1 else x * 0
+    return (made if single else (made, mask)), 1
+
+
+def _value(node: Json, values: Values, table: Table) -> Any:
+    if node["op"] == "placeholder":
+        raise NotExecuted(f"nothing is known of placeholder `{node['name']}`")
+    args = [resolve(a, values) for a in node["args"]]
+    kwargs = {k: resolve(v, values) for k, v in node.get("kwargs", {}).items()}
+    if "getitem" in node["target"]:
+        return args[0][args[1]]
+    try:
+        value = compute(table, node["target"], args, kwargs, node)
+    except NotExecuted:
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise NotExecuted(f"node `{node['name']}` ({node['target']}): {text}") from error
+    wanted = dtype_of(node.get("dtype"))
+    if isinstance(value, torch.Tensor) and wanted is not None and value.dtype != wanted:
+        floats = value.dtype.is_floating_point and wanted == torch.int64
+        value = value.nan_to_num().trunc().to(wanted) if floats else value.to(wanted)
+    return value
+
+
+def _check(node: Json, value: Any) -> None:
+    shape = node.get("shape")
+    if shape is None or not isinstance(value, torch.Tensor) or list(value.shape) == shape:
+        return
+    if any(isinstance(e, str) for e in shape):
+        return
+    raise NotExecuted(
+        f"node `{node['name']}` has shape {list(value.shape)}, its graph says {shape}"
+    )
+
+
+# ---- all ranks
+def run_ranks(
+    graphs: Mapping[int, Json],
+    groups: Sequence[Json],
+    table: Table,
+    given: Mapping[int, Mapping[str, Tensor]],
+    masks: Masks,
+) -> dict[int, Values]:
+    """Runs all ranks in step; :class:`Mismatch` where they hang or their collectives differ."""
+    members = {
+        (int(rank), name): (number, tuple(group["ranks"]))
+        for number, group in enumerate(groups)
+        for rank, name in group["names"].items()
+    }
+    running = {r: run_graph(g, r, table, given[r], masks) for r, g in graphs.items()}
+    done: dict[int, Values] = {}
+    waiting: dict[int, Call] = {}
+    sent: dict[int, Tensor | None] = dict.fromkeys(running)
+    while len(done) < len(graphs):
+        for rank in [r for r in graphs if r not in done and r not in waiting]:
+            try:
+                waiting[rank] = running[rank].send(sent[rank])
+            except StopIteration as stop:
+                done[rank] = stop.value
+            except NotExecuted as error:
+                where = f"rank {rank}: " if len(graphs) > 1 else ""
+                raise NotExecuted(f"{where}{error}") from error
+        if len(done) < len(graphs):
+            ranks = _ready(waiting, members)
+            sent.update(zip(ranks, perform([waiting.pop(r) for r in ranks]), strict=True))
+    return done
+
+
+def _ready(waiting: Mapping[int, Call], members: Mapping[Any, Any]) -> tuple[int, ...]:
+    for rank, call in waiting.items():
+        group = members[rank, call.group]
+        others = [waiting.get(r) for r in group[1]]
+        if all(
+            c is not None and members.get((r, c.group)) == group
+            for r, c in zip(group[1], others, strict=True)
+        ):
+            return tuple(group[1])
+    at = ", ".join(f"rank {r} at `{c.node}`" for r, c in sorted(waiting.items()))
+    raise Mismatch(f"the program hangs: {at}")
+
+
+def perform(calls: Sequence[Call]) -> list[Tensor]:
+    """The results of one collective, per member."""
+    first = calls[0]
+    size = len(calls)
+    values = [c.value for c in calls]
+    split = first.kind.startswith("all_to_all")
+    forms = {(c.kind, c.reduction, () if split else c.numbers) for c in calls}
+    if len(forms) > 1 or (not split and len({tuple(v.shape) for v in values}) > 1):
+        raise Mismatch(f"`{first.node}` and its counterparts differ: {sorted(map(str, forms))}")
+    counts = [n for n in first.numbers if isinstance(n, int)]
+    if first.kind in ("all_gather_into_tensor", "reduce_scatter_tensor") and counts[-1] != size:
+        raise Mismatch(f"`{first.node}` says {counts[-1]} members of {size}")
+    if first.kind == "all_gather_into_tensor":
+        return [torch.cat(values, counts[0] if len(counts) > 1 else 0)] * size
+    if first.kind == "all_reduce":
+        return [reduce(first.reduction, values)] * size
+    if first.kind == "reduce_scatter_tensor":
+        if len(values[0]) % size:
+            raise Mismatch(f"`{first.node}`: {len(values[0])} rows do not divide by {size}")
+        return list(reduce(first.reduction, values).chunk(size))
+    if first.kind == "broadcast":
+        return [values[counts[0]]] * size
+    if split:
+        return exchange(calls)
+    raise NotExecuted(f"collective `{first.kind}` cannot be executed")
+
+
+def exchange(calls: Sequence[Call]) -> list[Tensor]:
+    """all_to_all: member i gives its part j to member j."""
+    size = len(calls)
+    parts = []
+    for call in calls:
+        lists = [n for n in call.numbers if isinstance(n, tuple)]
+        sizes = list(lists[-1]) if lists and lists[-1] else [len(call.value) // size] * size
+        if sum(sizes) != len(call.value) or len(sizes) != size:
+            raise Mismatch(f"`{call.node}`: {sizes} do not make up {len(call.value)} rows")
+        parts.append(call.value.split(sizes))
+    return [torch.cat([row[member] for row in parts]) for member in range(size)]
+
+
+def reduce(reduction: str, values: Sequence[Tensor]) -> Tensor:
+    """Members' tensors together."""
+    stacked = torch.stack(list(values))
+    if reduction == "sum":
+        return stacked.sum(0)
+    if reduction == "avg":
+        return stacked.mean(0)
+    if reduction in ("max", "min"):
+        return stacked.amax(0) if reduction == "max" else stacked.amin(0)
+    raise NotExecuted(f"reduction `{reduction}` cannot be executed")
