@@ -14,6 +14,7 @@ from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseles
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.graph import Node
 from gg_datalog.extract.lower import Call, lower
+from gg_datalog.extract.lower import result_shapes as result_shapes_of
 from gg_datalog.extract.lower_movement import joined, need
 from gg_datalog.extract.scale import scale
 from gg_datalog.extract.side import At
@@ -40,7 +41,32 @@ class Waiting:
     kind: str
     reduction: str
     form: tuple[Any, ...]
+    views: tuple[View | None, ...]
+    many: bool  # a list of tensors, not one
+
+    @property
+    def node(self) -> Node:
+        """The node of the collective."""
+        return self.call.node
+
+
+@dataclass(frozen=True)
+class Message:
+    """One end of a transfer between two ranks: ``place`` in a batch, -1 where it is on its own."""
+
+    key: tuple[Communicator, int, int, int]  # communicator, from, to, tag
     view: View | None
+    dtype: str
+    receives: bool
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A rank that sends and waits for what it receives."""
+
+    call: Call
+    messages: tuple[Message, ...]
+    many: bool
 
 
 @dataclass
@@ -51,48 +77,128 @@ class World:
     groups: Groups
     instances: list[tuple[int, str, str, str, int, str]] = field(default_factory=list)
     mismatches: list[tuple[int, str, str, str]] = field(default_factory=list)
-    _count: Counter[Communicator] = field(default_factory=Counter)
+    _sent: dict[Any, list[tuple[int, Node, Message]]] = field(default_factory=dict)
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
         """Lowers every graph to its end."""
         running = {rank: lower(ctx) for rank, ctx in self.contexts.items()}
         waiting: dict[int, Waiting] = {}
+        receiving: dict[int, Transfer] = {}
         while running:
-            for rank in [r for r in running if r not in waiting]:
+            for rank in [r for r in running if r not in waiting and r not in receiving]:
                 call = next(running[rank], None)
                 if call is None:
                     del running[rank]
                     if progress:
                         progress(rank)
+                elif call.name in TRANSFERS:
+                    receiving[rank] = self._send(rank, call)
                 else:
                     waiting[rank] = self._arrive(rank, call)
-            if not running:
-                return
-            ready = self._ready(waiting)
-            if ready is None:
-                self._stuck(waiting)
-                waiting.clear()
+            done = [r for r, transfer in receiving.items() if self._receive(r, transfer)]
+            for rank in done:
+                del receiving[rank]
+            if done or any(r not in waiting and r not in receiving for r in running):
                 continue
-            self._perform(ready, [waiting.pop(rank) for rank in ready.ranks])
+            ready = self._ready(waiting)
+            if ready is not None:
+                self._perform(ready, [waiting.pop(rank) for rank in ready.ranks])
+            elif running:
+                self._stuck(waiting, receiving)
+                waiting.clear()
+                receiving.clear()
+        self._lost()
 
-    def _arrive(self, rank: int, call: Call) -> Waiting:
+    # ---- transfers between two ranks
+    def _send(self, rank: int, call: Call) -> Transfer:
+        """Posts what the rank sends, and says what it waits for."""
+        ctx, node = self.contexts[rank], call.node
+        ctx.node = node
+        group = self._group(rank, node)
+        many = call.name == "batch_p2p_ops"
+        try:
+            kinds, peers, tags = ctx.node.args[:3] if many else ((call.name,), *_pairs(node))
+            tensors = node.args[3] if many else (node.args[0],)
+            messages = tuple(
+                self._message(rank, group, kind, int(peer), int(tag), tensor)
+                for kind, peer, tag, tensor in zip(kinds, peers, tags, tensors, strict=True)
+            )
+        except SENSELESS as error:
+            raise senseless(ctx, error) from error
+        for message in messages:
+            if not message.receives:
+                self._sent.setdefault(message.key, []).append((rank, node, message))
+        return Transfer(call, messages, many)
+
+    def _message(
+        self, rank: int, group: Communicator, kind: str, peer: int, tag: int, tensor: Any
+    ) -> Message:
         ctx = self.contexts[rank]
-        ctx.node = call.node
-        words = [a for a in call.node.args if isinstance(a, str)]
+        if not 0 <= peer < len(group.ranks):
+            raise ValueError(f"peer {peer} is no member of {list(group.ranks)}")
+        value, other = ctx.value(tensor), group.ranks[peer]
+        receives = kind.endswith("recv")
+        ends = (other, rank) if receives else (rank, other)
+        view = value if isinstance(value, View) else None
+        return Message((group, *ends, tag), view, ctx.dtype_of(tensor), receives)
+
+    def _receive(self, rank: int, transfer: Transfer) -> bool:
+        """Takes what was sent, where all of it is there."""
+        wanted = Counter(m.key for m in transfer.messages if m.receives)
+        if any(len(self._sent.get(key, ())) < count for key, count in wanted.items()):
+            return False
+        ctx, node = self.contexts[rank], transfer.call.node
+        values: list[View | None] = []
+        for message in transfer.messages:
+            if not message.receives:
+                values.append(message.view)
+                continue
+            sender, from_node, sent = self._sent[message.key].pop(0)
+            instance = len({i[0] for i in self.instances})
+            ranks = f"{sender},{rank}"
+            self.instances.append((instance, "send", "", ranks, sender, from_node.name))
+            self.instances.append((instance, "recv", "", ranks, rank, node.name))
+            values.append(self._delivered(rank, node, message, sent, sender))
+        ctx.values[node.name] = tuple(values) if transfer.many else values[0]
+        return True
+
+    def _delivered(
+        self, rank: int, node: Node, message: Message, sent: Message, sender: int
+    ) -> View | None:
+        if sent.view is None:
+            return None
+        into = message.view.shape if message.view is not None else sent.view.shape
+        if into == sent.view.shape and message.dtype == sent.dtype:
+            return sent.view
+        problem = (
+            f"it receives {message.dtype}{list(into)}, "
+            f"rank {sender} sends {sent.dtype}{list(sent.view.shape)}"
+        )
+        self.mismatches.append((rank, node.name, "recv", problem))
+        ctx = self.contexts[rank]
+        ctx.side.at = At(rank, node.name, node.target)
+        return ctx.side.source(into, "mismatch", [sent.view.base])
+
+    def _lost(self) -> None:
+        """What was sent and never received."""
+        for (_, _, to, tag), messages in self._sent.items():
+            for rank, node, _ in messages:
+                problem = f"rank {to} never receives it (tag {tag})"
+                self.mismatches.append((rank, node.name, "send", problem))
+
+    # ---- collectives
+    def _group(self, rank: int, node: Node) -> Communicator:
+        """The communicator that a collective names."""
+        ctx = self.contexts[rank]
+        words = [a for a in node.args if isinstance(a, str)]
         words += [
-            v
-            for k, v in call.node.kwargs.items()
-            if k in ("group_name", "group") and isinstance(v, str)
+            v for k, v in node.kwargs.items() if k in ("group_name", "group") and isinstance(v, str)
         ]
         if not words:
             raise InputError(
-                f"collective `{call.node.target}` names no group",
+                f"collective `{node.target}` names no group",
                 ctx.where(),
                 "its last argument is the name of a process group",
-            )
-        if not call.node.args:
-            raise InputError(
-                f"collective `{call.node.target}` has no operand", ctx.where(), "capture it again"
             )
         group = self.groups.get((rank, words[-1]))
         if group is None:
@@ -101,15 +207,31 @@ class World:
                 ctx.where(),
                 "list it in groups.json with its ranks and its name on every member",
             )
-        reduction = ctx.node.kwargs.get("reduce_op") or (words[0] if len(words) > 1 else "sum")
-        first = ctx.value(call.node.args[0]) if call.node.args else None
-        view = first if isinstance(first, View) else None
-        numbers = tuple(a for a in call.node.args[1:] if isinstance(a, (int, tuple)))
-        shape = view.shape if view is not None else None
-        form = (call.name, str(reduction).lower(), ctx.dtype_of(call.node.args[0]), numbers, shape)
-        if call.name in ("all_to_all_single", "all_to_all_single_autograd"):
-            form = (*form[:3], (), None)
-        return Waiting(call, group, call.name, str(reduction).lower(), form, view)
+        return group
+
+    def _arrive(self, rank: int, call: Call) -> Waiting:
+        ctx, node = self.contexts[rank], call.node
+        ctx.node = node
+        group = self._group(rank, node)
+        if not node.args:
+            raise InputError(
+                f"collective `{node.target}` has no operand", ctx.where(), "capture it again"
+            )
+        words = [a for a in node.args if isinstance(a, str)]
+        reduction = str(node.kwargs.get("reduce_op") or (words[0] if len(words) > 1 else "sum"))
+        many = isinstance(node.args[0], tuple)
+        operands = node.args[0] if many else (node.args[0],)
+        found = [ctx.value(a) for a in operands]
+        views = tuple(v if isinstance(v, View) else None for v in found)
+        numbers = tuple(a for a in node.args[1:] if isinstance(a, (int, tuple)))
+        shapes = tuple(v.shape if v is not None else None for v in views)
+        dtypes = ",".join(ctx.dtype_of(a) for a in operands)
+        form = (call.name, reduction.lower(), dtypes, numbers, shapes)
+        if call.name.startswith("all_to_all_single"):
+            form = (*form[:3], (), tuple(s[1:] if s else s for s in shapes))
+        if call.name == "scatter":  # only the root has something to give
+            form = (*form[:2], "", numbers, ())
+        return Waiting(call, group, call.name, reduction.lower(), form, views, many)
 
     def _ready(self, waiting: Mapping[int, Waiting]) -> Communicator | None:
         """A communicator at which all members have arrived."""
@@ -119,7 +241,7 @@ class World:
                 return one.group
         return None
 
-    def _stuck(self, waiting: Mapping[int, Waiting]) -> None:
+    def _stuck(self, waiting: Mapping[int, Waiting], receiving: Mapping[int, Transfer]) -> None:
         """Nobody can go on: the program hangs here."""
         for rank, one in sorted(waiting.items()):
             absent = []
@@ -129,68 +251,126 @@ class World:
                     absent.append(f"rank {other} never joins")
                 elif found.group != one.group:
                     absent.append(
-                        f"rank {other} waits at `{found.call.node.name}` "
-                        f"for {list(found.group.ranks)}"
+                        f"rank {other} waits at `{found.node.name}` for {list(found.group.ranks)}"
                     )
             self._mismatch(rank, one, "; ".join(absent))
-            self._opaque(rank, one)
+            self._opaque(rank, one.node, one.views)
+        for rank, transfer in sorted(receiving.items()):
+            lacking = [m.key for m in transfer.messages if m.receives and not self._sent.get(m.key)]
+            told = ", ".join(f"rank {k[1]} (tag {k[3]})" for k in dict.fromkeys(lacking))
+            problem = f"nothing comes from {told}"
+            self.mismatches.append((rank, transfer.call.node.name, "recv", problem))
+            self._opaque(rank, transfer.call.node, [m.view for m in transfer.messages])
 
     def _mismatch(self, rank: int, one: Waiting, problem: str) -> None:
-        self.mismatches.append((rank, one.call.node.name, one.kind, problem))
+        self.mismatches.append((rank, one.node.name, one.kind, problem))
 
-    def _opaque(self, rank: int, one: Waiting) -> None:
+    def _opaque(self, rank: int, node: Node, views: Sequence[View | None]) -> None:
         ctx = self.contexts[rank]
-        ctx.side.at = At(rank, one.call.node.name, one.call.node.target)
-        shape = one.call.node.shape
-        ok = shape is not None and all(isinstance(e, int) for e in shape)
-        needs = [one.view.base] if one.view else []
-        value = ctx.side.source([int(e) for e in shape or ()], "mismatch", needs) if ok else None
-        ctx.values[one.call.node.name] = value
+        ctx.side.at = At(rank, node.name, node.target)
+        needs = [v.base for v in views if v is not None]
+        shapes = [node.shape] if node.shape is not None else result_shapes_of(ctx, node)
+        values = [
+            ctx.side.source([int(e) for e in shape], "mismatch", needs)
+            if shape is not None and all(isinstance(e, int) for e in shape)
+            else None
+            for shape in shapes
+        ]
+        ctx.values[node.name] = values[0] if node.shape is not None else tuple(values)
 
     def _perform(self, group: Communicator, members: Sequence[Waiting]) -> None:
         instance = len({i[0] for i in self.instances})
         ranks = ",".join(map(str, group.ranks))
         for rank, one in zip(group.ranks, members, strict=True):
-            self.instances.append(
-                (instance, one.kind, one.reduction, ranks, rank, one.call.node.name)
-            )
+            self.instances.append((instance, one.kind, one.reduction, ranks, rank, one.node.name))
         forms = {one.form for one in members}
         if len(forms) > 1:
             for rank, one in zip(group.ranks, members, strict=True):
                 others = [m for m in members if m.form != one.form]
                 self._mismatch(rank, one, f"{_form(one)} meets {_form(others[0])}")
-                self._opaque(rank, one)
+                self._opaque(rank, one.node, one.views)
             return
         first = self.contexts[group.ranks[0]]
-        first.node = members[0].call.node
+        first.node = members[0].node
         first.side.at = At(group.ranks[0], first.node.name, first.node.target)
         try:
-            views = [one.view for one in members]
-            if any(v is None for v in views):
-                raise Unsupported("an operand is not known")
-            for one in members:
-                if strange := set(one.call.node.kwargs) - KEYWORDS:
-                    raise Unsupported(f"keyword `{min(strange)}` is not described")
-            outs = list(_results(first, members[0], group, [v for v in views if v is not None]))
+            outs = self._outs(first, members, group)
         except Misfit as problem:
             for rank, one in zip(group.ranks, members, strict=True):
                 self._mismatch(rank, one, str(problem))
-                self._opaque(rank, one)
+                self._opaque(rank, one.node, one.views)
             return
         except SENSELESS as error:
             raise senseless(first, error) from error
         except Unsupported as reason:
             for rank, one in zip(group.ranks, members, strict=True):
-                row = (first.side.name, rank, one.call.node.name, one.call.node.target, str(reason))
+                row = (first.side.name, rank, one.node.name, one.node.target, str(reason))
                 first.notes.unsupported.append(row)
-                self._opaque(rank, one)
+                self._opaque(rank, one.node, one.views)
             return
         for rank, one, out in zip(group.ranks, members, outs, strict=True):
-            _same_shape(self.contexts[rank], one.call.node, out)
-            self.contexts[rank].values[one.call.node.name] = out
+            ctx = self.contexts[rank]
+            if isinstance(out, View):
+                _same_shape(ctx, one.node, out)
+            elif out is None and one.views and one.views[0] is not None:
+                ctx.side.at = At(rank, one.node.name, one.node.target)
+                out = ctx.side.source(one.views[0].shape, "uninitialised")
+                ctx.notes.uninitialised.append((ctx.side.name, rank, one.node.name))
+            ctx.values[one.node.name] = out
+
+    def _outs(self, ctx: Context, members: Sequence[Waiting], group: Communicator) -> list[Any]:
+        """The result on each member: a view, views, or None where it gets nothing."""
+        for one in members:
+            if strange := set(one.node.kwargs) - KEYWORDS:
+                raise Unsupported(f"keyword `{min(strange)}` is not described")
+        kind = members[0].kind.removesuffix("_")
+        if kind == "scatter":
+            return _scattered(members, group)
+        known = [[v for v in one.views if v is not None] for one in members]
+        if any(len(k) < len(one.views) for k, one in zip(known, members, strict=True)):
+            raise Unsupported("an operand is not known")
+        if kind == "gather":
+            root = _root(members[0], group)
+            pieces = tuple(k[0] for k in known)
+            return [pieces if i == root else () for i in range(len(members))]
+        if not members[0].many:
+            return list(_results(ctx, members, group, [k[0] for k in known]))
+        if not kind.endswith("_coalesced"):
+            raise Unsupported("a list of tensors")
+        columns = [
+            list(_results(ctx, members, group, list(column))) for column in zip(*known, strict=True)
+        ]
+        return [tuple(row) for row in zip(*columns, strict=True)]
 
 
 KEYWORDS = frozenset(["group_name", "group", "reduce_op", "tag"])
+TRANSFERS = ("isend", "irecv", "batch_p2p_ops")
+
+
+def _pairs(node: Node) -> tuple[tuple[Any], tuple[Any]]:
+    """Peer and tag of a single transfer."""
+    numbers = [a for a in node.args[1:] if isinstance(a, int)]
+    if not numbers:
+        raise ValueError("it names no peer")
+    return (numbers[0],), (numbers[1] if len(numbers) > 1 else 0,)
+
+
+def _root(one: Waiting, group: Communicator) -> int:
+    """The root's place in the group."""
+    numbers = [a for a in one.node.args[1:] if isinstance(a, int)]
+    if not numbers or not 0 <= numbers[0] < len(group.ranks):
+        raise Misfit(f"its root {numbers[:1]} is no member of {list(group.ranks)}")
+    return numbers[0]
+
+
+def _scattered(members: Sequence[Waiting], group: Communicator) -> list[Any]:
+    """What the root gives to each member: a list of tensors, one each."""
+    given = members[_root(members[0], group)]
+    if len(given.views) != len(members):
+        raise Misfit(f"its root gives {len(given.views)} tensors to {len(members)} members")
+    if any(v is None for v in given.views):
+        raise Unsupported("an operand is not known")
+    return list(given.views)
 
 
 class Misfit(Exception):
@@ -198,8 +378,9 @@ class Misfit(Exception):
 
 
 def _form(one: Waiting) -> str:
-    kind, reduction, dtype, numbers, shape = one.form
-    return f"{kind}({reduction}) of {dtype}{list(shape or ())} with {list(numbers)}"
+    kind, reduction, dtype, numbers, shapes = one.form
+    told = ", ".join(str(list(s or ())) for s in shapes)
+    return f"{kind}({reduction}) of {dtype}{told} with {list(numbers)}"
 
 
 def _same_shape(ctx: Context, node: Node, out: View) -> None:
@@ -212,11 +393,13 @@ def _same_shape(ctx: Context, node: Node, out: View) -> None:
         )
 
 
-def _results(ctx: Context, one: Waiting, group: Communicator, views: list[View]) -> Iterator[View]:
+def _results(
+    ctx: Context, members: Sequence[Waiting], group: Communicator, views: list[View]
+) -> Iterator[View | None]:
     """The result on each member, in the group's order."""
-    size = len(group.ranks)
+    size, one = len(group.ranks), members[0]
     kind = one.kind.removesuffix("_").removesuffix("_coalesced")
-    ints = [a for a in one.call.node.args[1:] if isinstance(a, int)]
+    ints = [a for a in one.node.args[1:] if isinstance(a, int)]
     if kind in ("all_gather_into_tensor", "reduce_scatter_tensor") and ints and ints[-1] != size:
         raise Misfit(f"it says {ints[-1]} members, its group has {size}")
     if kind == "all_reduce":
@@ -227,15 +410,54 @@ def _results(ctx: Context, one: Waiting, group: Communicator, views: list[View])
     elif kind == "reduce_scatter_tensor":
         yield from shares(ctx, reduce(ctx, views, one.reduction), size)
     elif kind == "broadcast":
-        if not 0 <= ints[0] < size:
-            raise Misfit(f"its source {ints[0]} is no member of {list(group.ranks)}")
-        yield from [views[ints[0]]] * size
-    elif kind == "all_to_all_single" and not any(isinstance(a, tuple) for a in one.call.node.args):
-        parts = [list(shares(ctx, v, size)) for v in views]
-        for member in range(size):
-            yield gather(ctx, [row[member] for row in parts], 0)
+        yield from [views[_root(one, group)]] * size
+    elif kind == "reduce":
+        root, whole = _root(one, group), reduce(ctx, views, one.reduction)
+        yield from (whole if i == root else None for i in range(size))
+    elif kind == "all_to_all_single":
+        yield from exchanged(ctx, members, views)
     else:
         raise Unsupported("a collective that is not in the table")
+
+
+def exchanged(ctx: Context, members: Sequence[Waiting], views: list[View]) -> Iterator[View]:
+    """all_to_all: member i gives its part j to member j."""
+    size = len(views)
+    given = [_splits(one, 1, v, size) for one, v in zip(members, views, strict=True)]
+    for member, one in enumerate(members):
+        sizes = tuple(row[member] for row in given)
+        if (asked := _listed(one, 0)) and asked != sizes:
+            raise Misfit(f"member {member} expects {list(asked)} rows, it is sent {list(sizes)}")
+    for member in range(size):
+        parts = []
+        for row, view in zip(given, views, strict=True):
+            if row[member]:
+                start = sum(row[:member])
+                parts.append(need(ctx.side.slice(view, 0, start, row[member])))
+        if not parts:
+            raise Unsupported("a member that gets nothing")
+        yield gather(ctx, parts, 0, local=True)
+
+
+def _splits(one: Waiting, place: int, view: View, size: int) -> tuple[int, ...]:
+    """How the rows of a member are split."""
+    sizes = _listed(one, place)
+    if not sizes:
+        if not view.dims or view.shape[0] % size:
+            raise Unsupported(f"dimension 0 does not split into {size} parts")
+        return (view.shape[0] // size,) * size
+    if len(sizes) != size or sum(sizes) != view.shape[0]:
+        raise Misfit(f"splits {list(sizes)} do not make up {view.shape[0]} rows")
+    return sizes
+
+
+def _listed(one: Waiting, place: int) -> tuple[int, ...]:
+    """Split sizes: those of the output come first, then those of the input."""
+    lists = [a for a in one.node.args[1:] if isinstance(a, tuple) or a is None]
+    found = lists[place] if place < len(lists) else None
+    if found is not None and not all(type(e) is int and e >= 0 for e in found):
+        raise Unsupported("split sizes that depend on data")
+    return tuple(found or ())
 
 
 def reduce(ctx: Context, views: list[View], reduction: str) -> View:
@@ -254,10 +476,10 @@ def reduce(ctx: Context, views: list[View], reduction: str) -> View:
     raise Unsupported(f"reduction `{reduction}`")
 
 
-def gather(ctx: Context, views: list[View], dim: int) -> View:
-    """Members' tensors one after the other."""
+def gather(ctx: Context, views: list[View], dim: int, local: bool = False) -> View:
+    """Members' tensors one after the other; ``local`` where they need not continue each other."""
     dim = ctx.dim(dim, len(views[0].dims))
-    made = ctx.side.concat(views, dim, local=False)
+    made = ctx.side.concat(views, dim, local=local)
     return joined(ctx, views, dim) if made is None else made
 
 

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from gg_datalog.errors import InputError
-from gg_datalog.extract import lower_index, lower_math, lower_movement
+from gg_datalog.extract import lower_index, lower_math, lower_movement, lower_optimizer
 from gg_datalog.extract.context import (
     HANDLERS,
     SENSELESS,
@@ -25,7 +25,7 @@ from gg_datalog.extract.scale import ONE, finite, scale
 from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
 
-COLLECTIVE_SPACES = ("_c10d_functional", "c10d_functional", "c10d")
+COLLECTIVE_SPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c10d")
 HIGHER_ORDER = ("auto_functionalized", "auto_functionalized_v2")
 RANDOM = frozenset(
     [
@@ -62,7 +62,7 @@ ALIASING = frozenset([
 # What a tensor is in memory, not what it holds, decides these.
 STORAGE = frozenset(["as_strided", "set_", "resize_", "data_ptr", "storage_offset", "stride"])
 SECOND = ("other", "mat2", "vec", "tensor2")
-_ = (lower_index, lower_movement)  # they register handlers
+_ = (lower_index, lower_movement, lower_optimizer)  # they register handlers
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,8 @@ def _along(whole: Tensor, pieces: Sequence[Tensor], dim: int) -> Numbers | None:
     if total % extent:
         return None
     copies = total // extent
+    if len(pieces) % copies:
+        return None
     orders = [list(range(len(pieces)))]
     if copies > 1:  # ranks of one share are side by side, or far apart
         size = len(pieces) // copies

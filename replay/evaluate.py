@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
@@ -60,6 +60,17 @@ def viewed(view: View, array: Tensor) -> Tensor:
     return found if view.scale == ONE else found * number(view.scale)
 
 
+def based(view: View, value: Tensor) -> tuple[Tensor, Tensor]:
+    """The base of a view with this value (scale included), and which of its elements the view
+    shows."""
+    total = prod(view.base.shape)
+    places = torch.arange(total).reshape(view.base.shape)
+    at = viewed(View(view.base, view.dims), places).reshape(-1)
+    base, shown = torch.zeros(total, dtype=value.dtype), torch.zeros(total, dtype=torch.bool)
+    base[at], shown[at] = value.reshape(-1), True
+    return base.reshape(view.base.shape), shown.reshape(view.base.shape)
+
+
 def _along(steps: Tensor, axis: int, rank: int) -> Tensor:
     return steps.reshape([-1 if i == axis else 1 for i in range(rank)])
 
@@ -89,6 +100,24 @@ class Evaluator:
         self._lookups = {found.name: found for found in self.side.lookups}
         for op in self.side.alternatives:
             self._others |= {op.name: op, f"{op.name}?swapped": op}
+        for _, view, array in self.lowering():
+            self._note(view, array)
+
+    def _note(self, view: View, value: Tensor) -> None:
+        """A base that a node shows all of."""
+        if view.base in self._of_node or view.scale != ONE or value.shape != torch.Size(view.shape):
+            return
+        if prod(view.base.shape) != value.numel():
+            return
+        if [d.dim for dim in view.dims for d in dim] == list(range(len(view.base.shape))):
+            self._of_node[view.base] = value.reshape(view.base.shape)
+            return
+        base, shown = based(view, value)
+        if bool(shown.all()):
+            self._of_node[view.base] = base
+
+    def lowering(self) -> Iterator[tuple[str, View, Tensor]]:
+        """Every node with what it was lowered to and what it computed."""
         for rank, ctx in self.contexts.items():
             for name, value in ctx.values.items():
                 computed = self.nodes[rank].get(name)
@@ -97,24 +126,7 @@ class Evaluator:
                     pairs = list(zip(value, computed, strict=False))
                 for view, array in pairs:
                     if isinstance(view, View) and isinstance(array, torch.Tensor):
-                        self._note(view, array)
-
-    def _note(self, view: View, value: Tensor) -> None:
-        """A base that a node shows all of."""
-        if view.base in self._of_node or view.scale != ONE or value.shape != torch.Size(view.shape):
-            return
-        flat = [d.dim for dim in view.dims for d in dim]
-        if flat == list(range(len(view.base.shape))):
-            self._of_node[view.base] = value.reshape(view.base.shape)
-            return
-        total = prod(view.base.shape)
-        if any(d < 0 for d in flat) or total != value.numel():
-            return
-        at = viewed(view, torch.arange(total).reshape(view.base.shape)).reshape(-1)
-        if len(at.unique()) == total:
-            base = torch.empty(total, dtype=value.dtype)
-            base[at] = value.reshape(-1)
-            self._of_node[view.base] = base.reshape(view.base.shape)
+                        yield f"r{rank}.{name}" if self.side.name == "dist" else name, view, array
 
     def value(self, base: Base, limits: Limits = EVERYTHING) -> Tensor:
         """The value of a base with some reductions restricted."""
@@ -289,8 +301,8 @@ class Evaluator:
         )
         lo, n = labels.get(found.label, (0, found.labels[found.label].extent))
         rows = _along(torch.arange(lo, lo + n), found.label, len(found.labels))
-        product = (ids == rows).to(torch.float64) * _restricted(table, {found.label: (lo, n)})
-        return _placed(product.sum(found.label, keepdim=True), found.labels, found.result)
+        rest = _restricted(table, {found.label: (lo, n)})
+        return _placed(contracted(ids == rows, rest, [found.label]), found.labels, found.result)
 
 
 def _plain(argument: Any) -> Any:
@@ -321,6 +333,17 @@ def _placed(array: Tensor, labels: Sequence[Label], result: Sequence[int]) -> Te
 
 
 # ---- operators by signature
+def contracted(a: Tensor, b: Tensor, gone: Sequence[int]) -> Tensor:
+    """The product of two arrays over the same labels, added up over some, which stay as one
+    position; without making the product of all of them."""
+    shape = [max(pair) for pair in zip(a.shape, b.shape, strict=True)]
+    la, lb = ([i for i, e in enumerate(x.shape) if e > 1] for x in (a, b))
+    out = [i for i, e in enumerate(shape) if e > 1 and i not in gone]
+    x, y = (v.to(torch.float64).reshape([e for e in v.shape if e > 1]) for v in (a, b))
+    made = torch.einsum(x, la, y, lb, out)
+    return made.reshape([1 if i in gone else e for i, e in enumerate(shape)])
+
+
 def evaluate(
     op: Operator, operands: list[Tensor], place: int, limits: Mapping[int, tuple[int, int]]
 ) -> Tensor:
@@ -329,8 +352,7 @@ def evaluate(
     full = [limits[i][1] if i in limits else x.extent for i, x in enumerate(op.labels)]
     gone = [i for i, x in enumerate(op.labels) if x.kind in REDUCE]
     if name == "contract":
-        made = operands[0] * operands[1]
-        return made.sum(gone, keepdim=True) if gone else made
+        return contracted(*operands, gone)
     if name in REDUCE and gone:
         return REDUCE[name](operands[0], gone, keepdim=True)
     if limits:
@@ -350,7 +372,12 @@ def evaluate(
         return torch.where(operands[0].bool(), operands[1], operands[2])
     if name.startswith("cast"):
         return operands[0].trunc()
+    if op.target.split(".")[0] not in KNOWN:
+        raise NotEvaluated(f"a part of {op.signature}")
     return _elementwise(name, op.signature, operands)
+
+
+KNOWN = ("aten", "prims", "hlo", "")  # others have a stand-in only
 
 
 def _elementwise(name: str, signature: str, operands: list[Tensor]) -> Tensor:

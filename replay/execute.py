@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,11 +12,12 @@ from gg_datalog.extract.table import Table
 from gg_datalog.replay.documents import Json
 from gg_datalog.replay.kernels import NotExecuted, compute, dtype_of, literal, name_of
 from gg_datalog.replay.tensor import Tensor
+from gg_datalog.replay.transfers import KINDS, Mailbox, Post
 
 Values = dict[str, Any]
 # (rank, name of the node, ordinal of the random operator, shape, probability) -> mask
 Masks = Callable[[int, str, int, Sequence[int], float], Tensor]
-SPACES = ("_c10d_functional", "c10d_functional", "c10d")
+SPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c10d")
 DROPOUT = ("aten.native_dropout", "aten.dropout")
 
 
@@ -34,6 +35,7 @@ class Call:
     value: Tensor
     numbers: tuple[Any, ...]
     node: str
+    args: tuple[Any, ...] = ()
 
 
 def collective(table: Table, node: Json) -> str | None:
@@ -88,7 +90,9 @@ def _call(node: Json, kind: str, values: Values) -> Call:
     numbers = tuple(
         a if isinstance(a, int) else tuple(a) for a in args[1:] if isinstance(a, (int, list))
     )
-    return Call(kind, words[-1], str(reduction).lower(), args[0], numbers, node["name"])
+    return Call(
+        kind, words[-1], str(reduction).lower(), args[0], numbers, node["name"], tuple(args)
+    )
 
 
 def _dropout(node: Json, rank: int, ordinal: int, values: Values, masks: Masks) -> tuple[Any, int]:
@@ -154,6 +158,8 @@ def run_ranks(
     done: dict[int, Values] = {}
     waiting: dict[int, Call] = {}
     sent: dict[int, Tensor | None] = dict.fromkeys(running)
+    posts: dict[int, Post] = {}
+    mailbox = Mailbox()
     while len(done) < len(graphs):
         for rank in [r for r in graphs if r not in done and r not in waiting]:
             try:
@@ -163,13 +169,27 @@ def run_ranks(
             except NotExecuted as error:
                 where = f"rank {rank}: " if len(graphs) > 1 else ""
                 raise NotExecuted(f"{where}{error}") from error
-        if len(done) < len(graphs):
-            ranks = _ready(waiting, members)
+        for rank, call in waiting.items():
+            if call.kind in KINDS and rank not in posts:
+                group = members[rank, call.group]
+                posts[rank] = mailbox.post(call.kind, rank, call.args, group)
+        taken = {rank: mailbox.take(post) for rank, post in posts.items()}
+        for rank, (there, value) in taken.items():
+            if there:
+                sent[rank] = value
+                del posts[rank], waiting[rank]
+        if len(done) < len(graphs) and not any(there for there, _ in taken.values()):
+            ranks = _ready({r: c for r, c in waiting.items() if r not in posts}, waiting, members)
             sent.update(zip(ranks, perform([waiting.pop(r) for r in ranks]), strict=True))
+    if rest := mailbox.rest():
+        told = ", ".join(f"rank {k[1]} to rank {k[2]} (tag {k[3]})" for k in rest)
+        raise Mismatch(f"what is sent from {told} is never received")
     return done
 
 
-def _ready(waiting: Mapping[int, Call], members: Mapping[Any, Any]) -> tuple[int, ...]:
+def _ready(
+    waiting: Mapping[int, Call], every: Mapping[int, Call], members: Mapping[Any, Any]
+) -> tuple[int, ...]:
     for rank, call in waiting.items():
         group = members[rank, call.group]
         others = [waiting.get(r) for r in group[1]]
@@ -178,7 +198,7 @@ def _ready(waiting: Mapping[int, Call], members: Mapping[Any, Any]) -> tuple[int
             for r, c in zip(group[1], others, strict=True)
         ):
             return tuple(group[1])
-    at = ", ".join(f"rank {r} at `{c.node}`" for r, c in sorted(waiting.items()))
+    at = ", ".join(f"rank {r} at `{c.node}`" for r, c in sorted(every.items()))
     raise Mismatch(f"the program hangs: {at}")
 
 
@@ -186,11 +206,25 @@ def perform(calls: Sequence[Call]) -> list[Tensor]:
     """The results of one collective, per member."""
     first = calls[0]
     size = len(calls)
+    kind = first.kind
+    if kind.endswith("_coalesced"):
+        columns = [_column(calls, i) for i in range(len(first.value))]
+        if len({len(c.value) for c in calls}) > 1:
+            raise Mismatch(f"`{first.node}` and its counterparts have lists of different lengths")
+        return [list(row) for row in zip(*map(perform, columns), strict=True)]
+    if kind == "scatter":
+        return list(calls[_root(first, size)].value)
     values = [c.value for c in calls]
-    split = first.kind.startswith("all_to_all")
+    split = kind.startswith("all_to_all")
     forms = {(c.kind, c.reduction, () if split else c.numbers) for c in calls}
     if len(forms) > 1 or (not split and len({tuple(v.shape) for v in values}) > 1):
         raise Mismatch(f"`{first.node}` and its counterparts differ: {sorted(map(str, forms))}")
+    if kind == "gather":
+        root = _root(first, size)
+        return [values if i == root else [] for i in range(size)]
+    if kind == "reduce":
+        root, whole = _root(first, size), reduce(first.reduction, values)
+        return [whole if i == root else torch.full_like(whole, float("nan")) for i in range(size)]
     counts = [n for n in first.numbers if isinstance(n, int)]
     if first.kind in ("all_gather_into_tensor", "reduce_scatter_tensor") and counts[-1] != size:
         raise Mismatch(f"`{first.node}` says {counts[-1]} members of {size}")
@@ -203,10 +237,26 @@ def perform(calls: Sequence[Call]) -> list[Tensor]:
             raise Mismatch(f"`{first.node}`: {len(values[0])} rows do not divide by {size}")
         return list(reduce(first.reduction, values).chunk(size))
     if first.kind == "broadcast":
-        return [values[counts[0]]] * size
+        return [values[_root(first, size)]] * size
     if split:
         return exchange(calls)
     raise NotExecuted(f"collective `{first.kind}` cannot be executed")
+
+
+def _root(call: Call, size: int) -> int:
+    numbers = [n for n in call.numbers if isinstance(n, int)]
+    if not numbers or not 0 <= numbers[0] < size:
+        raise Mismatch(f"the root of `{call.node}` is no member of its group")
+    return numbers[0]
+
+
+def _column(calls: Sequence[Call], place: int) -> list[Call]:
+    """One tensor of a coalesced collective."""
+    return [
+        replace(c, kind=c.kind.removesuffix("_coalesced"), value=c.value[place])
+        for c in calls
+        if place < len(c.value)
+    ]
 
 
 def exchange(calls: Sequence[Call]) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ IDENTITY = ("wait_tensor", "log_tensor", "inplace_log_tensor", "convert", "copy_
 EMPTY = ("aten.empty", "aten.empty_like", "aten.new_empty", "aten.empty_strided",
          "aten.new_empty_strided", "aten.empty_permuted")  # fmt: skip
 
+OWN = ("aten", "prims")
 VIEWS = ("aten.view", "aten._unsafe_view", "aten.reshape")
 
 
@@ -134,24 +136,24 @@ def compute(table: Table, target: str, args: list[Any], kwargs: dict[str, Any], 
         return args[0]
     if name in VIEWS:
         return args[0].reshape(args[1] if len(args) > 1 else kwargs["size"])
-    kernel = _torch(target if name == name_of(target) else name)
-    if kernel is None:
+    kernels = _torch(target if name == name_of(target) else name)
+    if not kernels:
         return _unknown(target, args, kwargs, node)
     kept = {k: v for k, v in kwargs.items() if k not in PLACEMENT}
-    return kernel(*args, **kept)
+    for kernel in kernels[:-1]:  # the overload that the graph names, if the arguments are its own
+        with suppress(RuntimeError, TypeError):
+            return kernel(*args, **kept)
+    return kernels[-1](*args, **kept)
 
 
-def _torch(target: str) -> Callable[..., Any] | None:
-    """torch's own operator of that name."""
-    parts = target.split(".")
-    found: Any = torch.ops
-    if parts[0] not in ("aten", "prims"):
-        return None
-    for part in parts:
-        found = getattr(found, part, None)
-        if found is None:
-            return None
-    return found  # type: ignore[no-any-return]
+def _torch(target: str) -> list[Callable[..., Any]]:
+    """torch's own operator of that name: its overload, and all of them together."""
+    space, kernel, *overload = target.split(".")
+    packet = getattr(getattr(torch.ops, space), kernel, None) if space in OWN else None
+    if packet is None:
+        return []
+    found = getattr(packet, overload[0], None) if overload else None
+    return [packet] if found is None else [found, packet]
 
 
 def _unknown(target: str, args: list[Any], kwargs: dict[str, Any], node: Any) -> Tensor:

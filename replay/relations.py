@@ -15,7 +15,10 @@ from gg_datalog.replay.evaluate import EVERYTHING, Evaluator, Limits, NotEvaluat
 from gg_datalog.replay.tensor import Tensor
 from gg_datalog.terms import parse_record
 
-RELATIVE, ABSOLUTE = 1e-8, 1e-11
+RELATIVE = 1e-8
+ROUNDING = 1e-12  # what sums of numbers around 1 may be off by
+NOTHING = 1e-13  # what is no larger is 0
+HUGE = 1e100  # beyond, numbers overflow on one side before they do on the other
 record = cache(parse_record)
 
 
@@ -69,25 +72,66 @@ def positions(
     return tuple(i.expand(sizes) for i in ours), tuple(i.expand(sizes) for i in theirs)
 
 
-def difference(a: Tensor, b: Tensor) -> tuple[float, float]:
-    """Largest absolute difference, and the largest relative to the size of what is compared, of the
-    elements that are numbers on both sides."""
-    a, b = torch.broadcast_tensors(a.to(torch.float64), b.to(torch.float64))
-    known = ~(a.isnan() & b.isnan()) & ~(a == b)
+@dataclass(frozen=True)
+class Numbers:
+    """The largest absolute and relative difference of what was compared, None where there is
+    nothing to compare; ``fits`` says whether that is rounding: None where no one can tell, for there
+    is no number on both sides, or they are as small as rounding."""
+
+    max_abs: float | None
+    max_rel: float | None
+    fits: bool | None
+
+    def beside(self, other: Numbers) -> Numbers:
+        """With other elements of the same draw: all of them have to fit."""
+        both = self.fits, other.fits
+        return self._larger(other, False if False in both else None if None in both else True)
+
+    def again(self, other: Numbers) -> Numbers:
+        """With another draw: one of which nothing can be told takes nothing back."""
+        both = self.fits, other.fits
+        return self._larger(other, False if False in both else True if True in both else None)
+
+    def _larger(self, other: Numbers, fits: bool | None) -> Numbers:
+        return Numbers(
+            _larger(self.max_abs, other.max_abs), _larger(self.max_rel, other.max_rel), fits
+        )
+
+
+def _larger(a: float | None, b: float | None) -> float | None:
+    return b if a is None else a if b is None else max(a, b)
+
+
+SAME = Numbers(0.0, 0.0, True)
+APART = Numbers(None, None, False)  # what cannot be put together
+OPEN = Numbers(None, None, None)  # what cannot be compared
+
+
+def difference(a: Tensor, b: Tensor) -> Numbers:
+    """How far two tensors of one shape are apart, relative to the largest number in them. Where
+    both hold no number (a logarithm of something negative) there is nothing to compare."""
+    if a.shape != b.shape:
+        return APART
+    a, b = _plain(a), _plain(b)
+    known = ~(a.isnan() & b.isnan())
     if not bool(known.any()):
-        return 0.0, 0.0
-    apart = (a - b).abs()[known].nan_to_num(nan=float("inf"), posinf=float("inf"))
-    largest = max(
-        (x[x.isfinite()].abs().max().item() for x in (a, b) if x.isfinite().any()), default=0.0
-    )
-    worst = float(apart.max())
-    return worst, worst / largest if largest else float("inf")
+        return OPEN if a.numel() else SAME
+    a, b = a[known], b[known]
+    apart = (a - b).abs().nan_to_num(nan=float("inf"), posinf=float("inf"))
+    worst = float(apart.where(a != b, torch.zeros_like(apart)).max())
+    if not worst:
+        return SAME
+    largest = max((float(x[x.isfinite()].abs().max()) for x in (a, b) if x.isfinite().any()),
+                  default=0.0)  # fmt: skip
+    relative = worst / largest if largest else float("inf")
+    if relative <= RELATIVE or max(worst, largest) <= NOTHING:
+        return Numbers(worst, relative, True)
+    return Numbers(worst, relative, None if worst <= ROUNDING or largest > HUGE else False)
 
 
-def same(a: Tensor, b: Tensor) -> bool:
-    """Equal but for rounding."""
-    absolute, relative = difference(a, b)
-    return absolute <= ABSOLUTE or relative <= RELATIVE
+def _plain(x: Tensor) -> Tensor:
+    """Real numbers."""
+    return torch.view_as_real(x) if x.is_complex() else x.to(torch.float64)
 
 
 @dataclass(repr=False)
@@ -116,10 +160,13 @@ class Checker:
             whole[at] * coefficient(row["times"]) if at else whole * coefficient(row["times"])
         )
         found = piece[there] if there else piece
-        if same(found, expected):
+        apart = difference(found, expected)
+        if apart.fits is None:
+            raise NotEvaluated("no numbers to compare")
+        if apart.fits:
             return None
-        absolute, relative = difference(found, expected)
-        return f"differs by {absolute:.3g} (relative {relative:.3g})"
+        return f"differs by {apart.max_abs or 0.0:.3g} (relative {apart.max_rel or 0.0:.3g})"
 
 
-__all__ = ["Checker", "NotEvaluated", "coefficient", "difference", "positions", "same"]
+__all__ = ["APART", "OPEN", "SAME", "Checker", "NotEvaluated", "Numbers", "coefficient",
+           "difference", "positions", "record"]  # fmt: skip

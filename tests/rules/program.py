@@ -30,7 +30,8 @@ DTYPES = {
 NAMESPACES = ("_C", "apex", "hlo", "my", "prims", "tg", "vllm")
 COLLECTIVES = (
     "all_reduce", "all_reduce_", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast",
-    "all_to_all_single",
+    "all_to_all_single", "all_reduce_coalesced", "reduce", "scatter", "gather_to", "isend", "irecv",
+    "batch_p2p_ops", "wait_tensor",
 )  # fmt: skip
 TESTS = ("lt", "le", "gt", "ge", "eq", "ne", "logical_not", "logical_or", "logical_and")
 
