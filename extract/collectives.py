@@ -12,7 +12,7 @@ from typing import Any
 from gg_datalog.errors import InputError
 from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseless
 from gg_datalog.extract.dtypes import is_float
-from gg_datalog.extract.graph import Node
+from gg_datalog.extract.graph import Node, is_symbolic
 from gg_datalog.extract.lower import Call, lower
 from gg_datalog.extract.lower import result_shapes as result_shapes_of
 from gg_datalog.extract.lower_movement import joined, need
@@ -169,6 +169,8 @@ class World:
             return None
         into = message.view.shape if message.view is not None else sent.view.shape
         if into == sent.view.shape and message.dtype == sent.dtype:
+            if any(map(is_symbolic, into)):
+                return None
             return sent.view
         problem = (
             f"it receives {message.dtype}{list(into)}, "
@@ -323,6 +325,9 @@ class World:
         for one in members:
             if strange := set(one.node.kwargs) - KEYWORDS:
                 raise Unsupported(f"keyword `{min(strange)}` is not described")
+        for view in (v for one in members for v in one.views if v is not None):
+            if any(map(is_symbolic, view.shape)):
+                raise Unsupported("a size that depends on data")
         kind = members[0].kind.removesuffix("_")
         if kind == "scatter":
             return _scattered(members, group)

@@ -237,6 +237,9 @@ def lowers(*names: str) -> Callable[[Handler], Handler]:
     return register
 
 
+DEFAULTS = (("approximate", "none"),)  # keywords that say what their absence says
+
+
 def attributes(ctx: Context, skip: Sequence[int | str] = ()) -> str:
     """Every attribute that means something, as text for the signature: the whole argument tree,
     tensors as ``%``, without placement."""
@@ -245,7 +248,7 @@ def attributes(ctx: Context, skip: Sequence[int | str] = ()) -> str:
     parts += [
         f"{k}={_text(ctx, a)}"
         for k, a in sorted(ctx.node.kwargs.items())
-        if k not in skip and k not in ctx.table.placement
+        if k not in skip and k not in ctx.table.placement and (k, a) not in DEFAULTS
     ]
     return ", ".join(parts)
 

@@ -14,7 +14,7 @@ from gg_datalog.extract.case import Case, CaseFiles, load_case, output_on
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
 from gg_datalog.extract.emit import Emitter, write_sides
-from gg_datalog.extract.graph import Graph
+from gg_datalog.extract.graph import Graph, is_symbolic
 from gg_datalog.extract.relations import Row, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
 from gg_datalog.extract.side import Side
@@ -119,7 +119,10 @@ def _digits(view: View) -> str:
 
 def _returned(ctx: Context, name: str) -> View:
     value = ctx.values.get(name)
-    if isinstance(value, View):
+    repeats = isinstance(value, View) and any(
+        d.dim < 0 and is_symbolic(d.extent) for dim in value.dims for d in dim
+    )
+    if isinstance(value, View) and not repeats:
         return value
     ctx.side.at.rank, ctx.side.at.node = ctx.rank, name
     return ctx.side.source((), "opaque")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,10 @@ from gg_datalog.errors import InputError
 
 OPS = ("placeholder", "get_attr", "call_function", "output")
 MAX_EXTENT = 2**31 - 1
+# Stands for every size that depends on data. It is a prime that no size is a multiple of, so
+# nothing splits it; that two such sizes are equal only follows from the operators that give them.
+SYMBOL = 1073741789
+NAME = re.compile(r"[A-Za-z_]\w*")
 MAX_DEPTH = 32
 UNREADABLE = re.compile(r"[\x00-\x1f\x7f]")
 DTYPE = re.compile(
@@ -53,6 +57,18 @@ class Graph:
     rank: int
     nodes: Mapping[str, Node]
     returns: tuple[Any, ...]
+
+
+def is_symbolic(extent: int) -> bool:
+    """Does a size (or a number of elements) depend on data?"""
+    return extent % SYMBOL == 0 and extent != 0
+
+
+def extents(shape: Sequence[int | str] | None) -> tuple[int | str, ...] | None:
+    """A shape whose symbols are :data:`SYMBOL`; what is more than a name stays text."""
+    if shape is None:
+        return None
+    return tuple(SYMBOL if isinstance(e, str) and NAME.fullmatch(e) else e for e in shape)
 
 
 def read_json(path: Path, what: str) -> Any:
@@ -187,6 +203,8 @@ def _shape(row: Mapping[str, Any], where: str) -> tuple[int | str, ...] | None:
             continue
         if isinstance(extent, bool) or not isinstance(extent, int) or extent < 0:
             raise InputError(f"`shape` {shape} holds {extent!r}", where, "sizes are integers >= 0")
+        if extent and extent % SYMBOL == 0:
+            raise InputError(f"size {extent} is reserved for sizes that depend on data", where)
         if extent > MAX_EXTENT:
             raise InputError(
                 f"size {extent} does not fit the engine's 32-bit word", where, "split the dimension"

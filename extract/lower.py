@@ -19,7 +19,7 @@ from gg_datalog.extract.context import (
     senseless,
 )
 from gg_datalog.extract.dtypes import cast, is_float
-from gg_datalog.extract.graph import Node, Ref, references
+from gg_datalog.extract.graph import Node, Ref, extents, references
 from gg_datalog.extract.lower_rule import by_rule
 from gg_datalog.extract.scale import ONE, finite, scale
 from gg_datalog.extract.side import At
@@ -106,10 +106,13 @@ def is_collective(name: str) -> bool:
 
 def positional(node: Node) -> Node:
     """The node with its first two operands in their places, where they are keywords."""
-    if node.op != "call_function" or not node.target.startswith("aten."):
+    if node.op != "call_function":
+        return node
+    node = replace(node, shape=extents(node.shape))
+    if not node.target.startswith("aten."):
         return node
     args, kwargs = list(node.args), dict(node.kwargs)
-    if not args and "self" in kwargs:
+    if not args and "self" in kwargs and "grad_output" not in kwargs:
         args.append(kwargs.pop("self"))
     named = [k for k in SECOND if k in kwargs]
     if len(args) == 1 and len(named) == 1:
@@ -386,9 +389,10 @@ def result_shapes(ctx: Context, node: Node) -> list[tuple[int, ...] | None]:
     found: dict[int, tuple[int, ...] | None] = {}
     for user in ctx.graph.nodes.values():
         item = len(user.args) == 2 and user.args[0] == Ref(node.name) and "getitem" in user.target
-        if item and isinstance(user.args[1], int) and user.shape is not None:
-            symbolic = any(isinstance(e, str) for e in user.shape)
-            found[user.args[1]] = None if symbolic else _ints(user.shape)
+        shape = extents(user.shape)
+        if item and isinstance(user.args[1], int) and shape is not None:
+            symbolic = any(isinstance(e, str) for e in shape)
+            found[user.args[1]] = None if symbolic else _ints(shape)
     return [found.get(i) for i in range(max(found) + 1)] if found else []
 
 

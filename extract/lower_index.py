@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
+from gg_datalog.extract.graph import SYMBOL
 from gg_datalog.extract.labels import Letters, Space, space
-from gg_datalog.extract.lower_math import added, contract, masked
-from gg_datalog.extract.records import Label, Lookup, OneHot, Sum
+from gg_datalog.extract.lower_math import added, contract, fits, masked
+from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.records import Label, Lookup, OneHot, Operator, Sum
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.side import _as_term
 from gg_datalog.extract.view import Base, Digit, View, compose, identity
 
 TAKEN = "v"
+IDS_IN_RANGE = ("ids in range", "ids lie inside the table that they look up ([0, rows))")
+MASKS = ("bool", "uint8")  # an index of this type is a mask
 
 
 def _naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
@@ -27,7 +31,7 @@ def take(ctx: Context, table: View, lt: Letters, ids: View, li: Letters, out: Le
     made = space([(table, lt), (ids, li)], _naming)
     if made is not None and table.scale == ids.scale == ONE:
         _note_lookup(ctx, view.base, [table, ids], made, out)
-    ctx.notes.assume("ids in range", "ids lie inside the table that they look up ([0, rows))")
+    ctx.notes.assume(*IDS_IN_RANGE)
     return view
 
 
@@ -108,7 +112,7 @@ def index(ctx: Context) -> Value:
     if any(not isinstance(v, View) for _, v in used):
         raise Unsupported("its indices are not known")
     dtypes = [ctx.dtype_of(a) for a in ctx.node.args[1] if a is not None]
-    if "bool" in dtypes:
+    if set(dtypes) & set(MASKS):
         raise Unsupported("rows chosen by a mask")
     if len(used) == 1:
         return taken_along(ctx, table, used[0][0], used[0][1])
@@ -120,7 +124,9 @@ def index(ctx: Context) -> Value:
 def numbers_rows(ctx: Context, table: View, rows: View) -> bool:
     """Is ``rows`` 0, 1, 2, ... over the first dimension of the table?"""
     extent = table.shape[0]
-    return ctx.side.aranges.get(rows.base) == extent and rows.dims == ((Digit(0, extent, 1),),)
+    every = ((Digit(0, extent, 1),),) if extent > 1 else ((),)
+    plain = rows.scale == ONE and rows.dims == every
+    return plain and ctx.side.aranges.get(rows.base) == extent
 
 
 def each_row(ctx: Context, table: View, ids: View) -> View:
@@ -181,6 +187,7 @@ def one_hot(ctx: Context, ids: View, li: Letters, extent: int, mask: View | None
     def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
         return ("v", "created") if letter == TAKEN else ("t", "parallel")
 
+    ctx.notes.assume(*IDS_IN_RANGE)
     name = "one_hot" if mask is None else "masked one_hot"
     out = [*li, TAKEN]
     view = ctx.apply(name, operands, [out], naming, created={TAKEN: extent})[0]
@@ -246,6 +253,81 @@ def embedding_backward(ctx: Context) -> Value:
     return placed(ctx, g, [*li, "x"], ids, li, rows, [TAKEN, "x"])
 
 
+@lowers("aten.nonzero")
+def nonzero(ctx: Context) -> Value:
+    """Positions at which a mask is true: how many depends on data."""
+    mask, shape = ctx.tensor(0), ctx.node.shape
+    if shape is None or len(shape) != 2 or shape[1] != len(mask.dims) or not mask.dims:
+        raise Unsupported("its shape is not known")
+    if shape[0] != SYMBOL:
+        raise Unsupported("its number of positions is given")
+    letters = [f"m{i}" for i in range(len(mask.dims))]
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return (letter, "created") if letter in ("u", "k") else (letter, "whole")
+
+    extents = {"u": SYMBOL, "k": len(mask.dims)}
+    out = ctx.apply("nonzero", [(mask, letters)], [["u", "k"]], naming, created=extents)[0]
+    if len(mask.dims) == 1:
+        ctx.side.chosen[out.base] = mask
+    return out
+
+
+def put_chosen(ctx: Context, x: View, ids: View, value: View, mask: View) -> View:
+    """Rows put where a mask is true, each once: what was there goes, where it was not 0 anyway."""
+    for _ in range(len(x.dims) - 1):
+        mask = mask.unsqueezed(len(mask.dims))
+    kept = x if empty_at(ctx, x, mask) else masked(ctx, x, mask, scale(0))
+    if ctx.side.is_zero(value):
+        return kept
+    return added(ctx, [(kept, ONE), (rows_added(ctx, x, 0, ids, value), ONE)])
+
+
+def empty_at(ctx: Context, x: View, mask: View) -> bool:
+    """Is every term of ``x`` 0 where the mask is true: put where another expert was chosen?"""
+    if ctx.side.is_zero(x):
+        return True
+    terms = leaves(x)
+    if any([d for dim in t.dims for d in dim] != _digits(t.base) for t in terms):
+        return False
+    other = [ctx.side.placed.get(t.base) for t in terms]
+    return all(o is not None and exclusive(o, mask) for o in other)
+
+
+def _digits(base: Base) -> list[Digit]:
+    return [d for dim in identity(base).dims for d in dim]
+
+
+def exclusive(a: View, b: View) -> bool:
+    """Are two masks never true at once: comparisons of the same ids with different numbers?"""
+    made = [v.base.made for v in (a, b)]
+    if not all(isinstance(m, Operator) and m.signature.startswith("eq(%, ") for m in made):
+        return False
+    one, two = (m for m in made if isinstance(m, Operator))
+    numbers = [m.signature.removeprefix("eq(%, ").removesuffix(")") for m in (one, two)]
+    of = [(m.operands[0].base, m.operands[0].dims, m.operands[0].scale, m.maps) for m in (one, two)]
+    trimmed = [[dim for dim in v.dims if dim] for v in (a, b)]
+    plain = all(n.lstrip("-").isdigit() for n in numbers)
+    return (
+        plain and int(numbers[0]) != int(numbers[1]) and of[0] == of[1] and trimmed[0] == trimmed[1]
+    )
+
+
+def rows_added(ctx: Context, x: View, dim: int, ids: View, value: View) -> View:
+    """``value`` added to 0 at positions ``ids`` of dimension ``dim`` of something like ``x``."""
+    li = [f"t{i}" for i in range(len(ids.dims))]
+    rest = [f"x{i}" for i in range(len(x.dims))]
+    wide = value.expanded([*x.shape[:dim], *ids.shape, *x.shape[dim + 1 :]])
+    if wide is None:
+        raise Unsupported("its values do not fit its positions")
+    lg = [*rest[:dim], *li, *rest[dim + 1 :]]
+    out = [*rest[:dim], TAKEN, *rest[dim + 1 :]]
+    made = placed(ctx, wide, lg, ids, li, x.shape[dim], out)
+    if dim == 0 and ids.base in ctx.side.chosen:
+        ctx.side.placed[made.base] = ctx.side.chosen[ids.base]
+    return made
+
+
 @lowers("aten.scatter_add")
 def scatter_add(ctx: Context) -> Value:
     x, ids, source = ctx.tensor(0), ctx.tensor(2, "index"), ctx.tensor(3, "src")
@@ -262,6 +344,8 @@ def scatter(ctx: Context) -> Value:
     view = ctx.as_tensor(source)
     if view is None:
         raise Unsupported("what it scatters is not known")
+    if isinstance(source, (int, float)):
+        fits(ctx, scale(source))
     if not view.dims:
         view = view.expanded(ids.shape) or view
     return scattered(ctx, x, ids, view)
@@ -289,18 +373,15 @@ def index_put(ctx: Context) -> Value:
         return put_masked(ctx, x, listed[0], bool(more))
     used = [(i, v) for i, v in enumerate(listed) if v is not None]
     value = ctx.tensor(2, "values")
-    if "bool" in dtypes or not used:
+    if set(dtypes) & set(MASKS) or not used:
         raise Unsupported("values put at a mask")
     if len(used) == 1 and more:
         dim, ids = used[0]
-        li = [f"t{i}" for i in range(len(ids.dims))]
-        rest = [f"x{i}" for i in range(len(x.dims))]
-        lg = [*rest[:dim], *li, *rest[dim + 1 :]]
-        wide = value.expanded([*x.shape[:dim], *ids.shape, *x.shape[dim + 1 :]])
-        if wide is None:
-            raise Unsupported("its values do not fit its positions")
-        out = [*rest[:dim], TAKEN, *rest[dim + 1 :]]
-        return added(ctx, [(x, ONE), (placed(ctx, wide, lg, ids, li, x.shape[dim], out), ONE)])
+        return added(ctx, [(x, ONE), (rows_added(ctx, x, dim, ids, value), ONE)])
+    if len(used) == 1 and used[0][0] == 0 and used[0][1].base in ctx.side.chosen:
+        ids = used[0][1]
+        if ctx.side.chosen[ids.base].shape == x.shape[:1]:
+            return put_chosen(ctx, x, ids, value, ctx.side.chosen[ids.base])
     if [i for i, _ in used] == [0, 1] and len(x.dims) == 2 and numbers_rows(ctx, x, used[0][1]):
         return put_each_row(ctx, x, used[1][1], value, bool(more))
     raise Unsupported("values put at an index")
@@ -327,6 +408,8 @@ def put_each_row(ctx: Context, x: View, ids: View, value: View, accumulate: bool
         if len(old) != 1 or there.scale != ONE:
             return put_over(ctx, x, ids, wide)
         terms = [t for t in terms if t is not old[0]]
+        if not terms:
+            return x
     return added(ctx, [(x, ONE), (times_hot(ctx, terms, ids, x.shape[1]), ONE)])
 
 
@@ -344,6 +427,9 @@ def times_hot(ctx: Context, terms: list[View], ids: View, extent: int) -> View:
     """The sum of terms, times the one-hot ids: of c * (1 - mask) the masked one-hot ids."""
     ones = [t for t in terms if ctx.side.is_one(t)]
     rest = [t for t in terms if not ctx.side.is_one(t)]
+    if not rest:
+        total = need(ctx.side.sum(ones))
+        return one_hot(ctx, ids, ["t"], extent).scaled(total.scale)
     single = len(ones) == len(rest) == 1 and rest[0].base in ctx.side.truths
     if single and ones[0].scale * scale(-1) == rest[0].scale:
         mask = replace(rest[0], scale=ONE)

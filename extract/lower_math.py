@@ -9,6 +9,7 @@ from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
 from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.records import Operator
@@ -157,6 +158,13 @@ def compare(ctx: Context) -> Value:
 
 
 # ---- reductions
+def count(elements: int) -> Scale:
+    """A number of elements as a coefficient."""
+    if is_symbolic(elements):
+        raise Unsupported("a number of elements that depends on data")
+    return scale(elements)
+
+
 def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -> View:
     """Dimensions ``dims`` added up (or their maximum taken)."""
     letters = [str(i) for i in range(len(x.dims))]
@@ -168,7 +176,7 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
     kept = [n for n in letters if n not in gone]
     repeated = prod(d.extent for i in dims for d in x.dims[i] if d.dim < 0)
     if kind == "sum":
-        body, after = View(x.base, x.dims), x.scale * scale(repeated)
+        body, after = View(x.base, x.dims), x.scale * count(repeated)
     else:
         body, after = x, ONE
     if all(d.dim < 0 for i in dims for d in x.dims[i]):
@@ -219,7 +227,7 @@ def sum_(ctx: Context) -> Value:
 @lowers("aten.mean")
 def mean(ctx: Context) -> Value:
     out, over = reduction(ctx, "sum")
-    return out.scaled(scale(over).inverse())
+    return out.scaled(count(over).inverse())
 
 
 @lowers("aten.amax", "hlo.reduce_max")
@@ -253,6 +261,10 @@ def arg_extremum(ctx: Context, kind: str) -> View:
     if ctx.argument(1, "dim") is None:
         raise Unsupported("the index of a maximum over all dimensions")
     dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    keep = bool(ctx.argument(2, "keepdim", False))
+    if x.shape[dim] == 1:  # there is one position only
+        shape = [e for i, e in enumerate(x.shape) if keep or i != dim]
+        return need(ctx.side.constant(scale(0)).expanded(shape))
     letters = [str(i) for i in range(len(x.dims))]
     kept = [n for i, n in enumerate(letters) if i != dim]
 
@@ -260,7 +272,7 @@ def arg_extremum(ctx: Context, kind: str) -> View:
         return ("w", "whole") if letter == str(dim) else ("e", "parallel")
 
     out = ctx.apply(f"arg{kind}", [(x, letters)], [kept], naming)[0]
-    return out.unsqueezed(dim) if ctx.argument(2, "keepdim", False) else out
+    return out.unsqueezed(dim) if keep else out
 
 
 @lowers("aten._softmax", "aten.softmax", "aten._log_softmax", "aten.log_softmax", "aten.cumsum")
@@ -318,7 +330,7 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
     for letter, extent in extents.items():
         digits = [[d.dim < 0 for d in side.get(letter, ())] for side in dims]
         if letter not in out and all(map(all, digits)):
-            by = by * scale(extent)
+            by = by * count(extent)
         elif letter not in out and all(map(any, digits)):
             raise Unsupported("both operands repeat a part of the contracted dimension")
     view = ctx.apply("contract", [(both[0], la), (both[1], lb)], [out], naming, linear=(0, 1))[0]
@@ -412,10 +424,19 @@ def masked_fill(ctx: Context) -> Value:
     return masked(ctx, ctx.tensor(0), ctx.tensor(1), value)
 
 
+def fits(ctx: Context, value: Scale) -> None:
+    """:class:`Unsupported` for a number that is cut to the type of the result."""
+    dtype = ctx.node.dtype or "float"
+    kept = is_float(dtype) or dtype.startswith("complex") or value.integer is not None
+    if not kept or (dtype == "bool" and value.integer not in (0, 1)):
+        raise Unsupported(f"a number that is cut to {dtype}")
+
+
 def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
     """``value`` where ``mask`` is true, else x."""
     from gg_datalog.extract.lower_index import masked_lookup
 
+    fits(ctx, value)
     shape = broadcast([x, mask])
     x, mask = (stretched(v, shape) for v in (x, mask))
     out = ctx.elementwise(f"masked_fill({value})", [x, mask], linear=(0,) if value.zero else ())[0]
@@ -448,9 +469,10 @@ def plain(ctx: Context) -> Value:
     signature = f"{name.split('.')[-1]}({attributes(ctx)})"
     if not views:
         raise Unsupported("no operand is a tensor")
+    first = ctx.value(ctx.node.args[0]) if ctx.node.args else None
     return ctx.elementwise(
         signature,
         views,
-        linear=(0,) if "linear" in flags and isinstance(ctx.value(ctx.node.args[0]), View) else (),
+        linear=(0,) if "linear" in flags and isinstance(first, View) else (),
         passes=((0, "max"), (0, "min")) if "monotone" in flags and len(views) == 1 else (),
     )[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import cast, is_float
-from gg_datalog.extract.graph import Literal
+from gg_datalog.extract.graph import Literal, is_symbolic
 from gg_datalog.extract.scale import scale
 from gg_datalog.extract.view import View
 
@@ -87,7 +87,19 @@ def t(ctx: Context) -> Value:
 
 @lowers("aten.expand", "aten.broadcast_to")
 def expand(ctx: Context) -> Value:
-    return stretched(ctx.tensor(0), ctx.sizes(1, "size"))
+    x, shape = ctx.tensor(0), ctx.node.shape
+    if shape is None or any(isinstance(e, str) for e in shape):
+        return stretched(x, ctx.sizes(1, "size"))
+    asked = ctx.argument(1, "size")
+    if not agrees(asked, shape):
+        raise ValueError(f"sizes {asked} are not {list(shape)}")
+    return stretched(x, [int(e) for e in shape])
+
+
+@lowers("aten.sym_size")
+def sym_size(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    return x.shape[ctx.dim(ctx.argument(1, "dim"), len(x.dims))]
 
 
 @lowers("aten.expand_as", "aten.copy")
@@ -123,6 +135,8 @@ def sliced(ctx: Context, x: View, dim: int, start: int, size: int) -> View:
     """A slice that is not empty."""
     if size == 0:
         raise Unsupported("the slice is empty")
+    if is_symbolic(x.shape[dim]) and size != x.shape[dim]:
+        raise Unsupported("a slice of a size that depends on data")
     return need(ctx.side.slice(x, dim, start, size))
 
 
@@ -177,6 +191,8 @@ def split(ctx: Context) -> Value:
     x = ctx.tensor(0)
     dim = ctx.dim(ctx.argument(2, "dim", 0), len(x.dims))
     sizes = ctx.argument(1, "split_size")
+    if is_symbolic(x.shape[dim]):
+        raise Unsupported("a split of a size that depends on data")
     if isinstance(sizes, int):
         extent = x.shape[dim]
         width = -(-extent // sizes) if ctx.node.target.startswith("aten.chunk") else sizes
@@ -188,6 +204,8 @@ def split(ctx: Context) -> Value:
 def unbind(ctx: Context) -> Value:
     x = ctx.tensor(0)
     dim = ctx.dim(ctx.argument(1, "dim", 0), len(x.dims))
+    if is_symbolic(x.shape[dim]):
+        raise Unsupported("a split of a size that depends on data")
     return tuple(v.without(dim) for v in pieces(ctx, x, dim, (1,) * x.shape[dim]))
 
 
@@ -219,6 +237,8 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
     others = {(*v.shape[:dim], *v.shape[dim + 1 :]) for v in views}
     if len(others) > 1:
         raise ValueError(f"shapes {[list(v.shape) for v in views]} differ beyond dimension {dim}")
+    if len(views) > 1 and any(is_symbolic(v.shape[dim]) for v in views):
+        raise Unsupported("a concatenation of sizes that depend on data")
     if all(ctx.side.is_zero(v) for v in views):
         shape = list(views[0].shape)
         shape[dim] = sum(v.shape[dim] for v in views)
@@ -326,7 +346,7 @@ def empty(ctx: Context) -> Value:
 @lowers("aten.arange", "prims.iota", "hlo.iota")
 def arange(ctx: Context) -> Value:
     shape = ctx.node.shape
-    if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
+    if shape is None or len(shape) != 1 or not isinstance(shape[0], int) or is_symbolic(shape[0]):
         raise Unsupported("its size is not known")
     numbers = [a for a in ctx.node.args if not isinstance(a, Literal)]
     if not is_float(ctx.node.dtype or "float") and any(isinstance(a, float) for a in numbers):

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes
+from gg_datalog.extract.graph import Ref
 from gg_datalog.extract.sharding import read_rule
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View
@@ -23,6 +24,13 @@ def by_rule(ctx: Context, rows: Sequence[Row]) -> Value:
     return tuple(found.get(i) for i in range(max(found) + 1))
 
 
+def _absent(ctx: Context, which: int | str) -> bool:
+    """Is an operand left out (a norm without weight)?"""
+    value = ctx.argument(which, "") if isinstance(which, int) else ctx.argument(99, which)
+    given = ctx.node.args[which] if isinstance(which, int) and which < len(ctx.node.args) else None
+    return value is None and not isinstance(given, Ref) and not isinstance(which, str)
+
+
 def _operand(ctx: Context, which: int | str) -> View:
     value = ctx.argument(which, "") if isinstance(which, int) else ctx.argument(99, which)
     view = ctx.as_tensor(value)
@@ -33,7 +41,8 @@ def _operand(ctx: Context, which: int | str) -> View:
 
 def _one(ctx: Context, row: Row) -> list[View]:
     left, right = read_rule(row.rule)
-    operands = [(_operand(ctx, w), dims) for w, dims in zip(row.operands, left, strict=True)]
+    present = [i for i, w in enumerate(row.operands) if not _absent(ctx, w)]
+    operands = [(_operand(ctx, row.operands[i]), left[i]) for i in present]
     rest = _rest(operands)
     known = {name: _size(ctx, row, value) for name, value in row.sizes.items()} | {"u": 1}
     expanded = [(view, _expand(dims, rest)) for view, dims in operands]
@@ -60,7 +69,10 @@ def _one(ctx: Context, row: Row) -> list[View]:
     skip = [*row.ignore, *row.operands]
     attrs = attributes(ctx, [*skip, 0] if ctx.node.target.startswith("auto_func") else skip)
     signature = f"{row.target}[{','.join(map(str, row.results))}]({attrs})"
-    made = ctx.apply(signature, lettered, outs, naming, linear=row.linear, created=created)
+    if len(present) < len(row.operands):
+        signature += f" with operands {present}"
+    linear = [present.index(i) for i in row.linear if i in present]
+    made = ctx.apply(signature, lettered, outs, naming, linear=linear, created=created)
     if row.assume:
         ctx.notes.assume("opaque kernel", row.assume)
     sizes = known | {n: e for v, ns in lettered for n, e in zip(ns, v.shape, strict=True) if e > 1}

@@ -124,16 +124,25 @@ def _row(row: Any, where: str) -> Row:
     known = set().union({"u"}, sizes, *names[: len(left)])
     for name in sorted(set().union(*names[len(left) :]) - known):
         raise InputError(f"rule `{rule}` makes `{name}` of nothing", here, "give it in `sizes`")
+    summed = _summed(row, f"{here}: sum", set().union(*names[: len(left)]))
+    whole = _list(row.get("whole", []), f"{here}: whole", sorted(known))
+    for name in sorted(set().union(*names[: len(left)]) - set().union(*names[len(left) :])):
+        if name not in (*whole, *summed, "u"):
+            raise InputError(
+                f"no result of rule `{rule}` has `{name}`",
+                here,
+                "list it in `whole` (it may not be cut) or in `sum` (it is added up)",
+            )
     return Row(
         target,
         rule,
         tuple(operands),
         tuple(_argument(a, here) for a in _list(row.get("ignore", []), here)),
-        tuple(_list(row.get("whole", []), f"{here}: whole", sorted(known))),
+        tuple(whole),
         {name: _size(size, f"{here}: size `{name}`") for name, size in sizes.items()},
         tuple(_position(r, f"{here}: results") for r in results),
         tuple(_list(row.get("linear", []), f"{here}: linear", range(len(left)))),
-        _summed(row, f"{here}: sum", set().union(*names[: len(left)])),
+        summed,
         _text(row.get("assume", ""), f"{here}: assume"),
     )
 
