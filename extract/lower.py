@@ -8,7 +8,13 @@ from math import prod
 from typing import Any
 
 from gg_datalog.errors import InputError
-from gg_datalog.extract import lower_index, lower_math, lower_movement, lower_optimizer
+from gg_datalog.extract import (
+    lower_backward,
+    lower_index,
+    lower_math,
+    lower_movement,
+    lower_optimizer,
+)
 from gg_datalog.extract.context import (
     HANDLERS,
     SENSELESS,
@@ -62,7 +68,7 @@ ALIASING = frozenset([
 # What a tensor is in memory, not what it holds, decides these.
 STORAGE = frozenset(["as_strided", "set_", "resize_", "data_ptr", "storage_offset", "stride"])
 SECOND = ("other", "mat2", "vec", "tensor2")
-_ = (lower_index, lower_movement, lower_optimizer)  # they register handlers
+_ = (lower_backward, lower_index, lower_movement, lower_optimizer)  # they register handlers
 
 
 @dataclass(frozen=True)
@@ -286,6 +292,8 @@ def _described(ctx: Context, node: Node, name: str) -> Value:
     if name in table.rows:
         if node.target not in HIGHER_ORDER and mutates(ctx, node, name):
             raise Unsupported("it writes into its operands: capture it functionalised")
+        if is_random(ctx, kernel_of(node)):
+            raise Unsupported("it draws random numbers")
         ctx.consumed.update(node.kwargs)
         return by_rule(ctx, table.rows[name])
     if name in table.identity:

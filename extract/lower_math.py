@@ -11,7 +11,7 @@ from gg_datalog.extract.context import Context, Unsupported, Value, attributes, 
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.labels import Letters
-from gg_datalog.extract.lower_movement import need, stretched
+from gg_datalog.extract.lower_movement import joined, need, stretched
 from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.side import _as_term
@@ -23,9 +23,28 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
     views = [v.scaled(s) for v, s in terms if not s.zero and not v.scale.zero]
     shape = broadcast([v for v, _ in terms])
     wide = [stretched(v, shape) for v in views]
+    if (whole := unpadded(ctx, wide)) is not None:
+        return whole
     if not wide:
         return need(ctx.side.constant(scale(0)).expanded(shape))
     return need(ctx.side.sum(wide, integers=not is_float(ctx.node.dtype or "float")))
+
+
+def unpadded(ctx: Context, terms: Sequence[View]) -> View | None:
+    """Pieces with 0 around them that make up a dimension: one after the other."""
+    found = [(ctx.side.padded.get(t.base), t) for t in terms]
+    if len(found) < 2 or any(p is None or p[1] != t.dims for p, t in found):
+        return None
+    pieces = [(p[3], p[0].scaled(t.scale), p[2]) for p, t in found if p is not None]
+    pieces.sort(key=lambda piece: piece[0])
+    dim, at = pieces[0][2], 0
+    for start, piece, along in pieces:
+        if start != at or along != dim:
+            return None
+        at += piece.shape[dim]
+    if at != terms[0].shape[dim]:
+        return None
+    return joined(ctx, [piece for _, piece, _ in pieces], dim)
 
 
 def written(x: View, by: Scale) -> None:

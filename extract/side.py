@@ -54,6 +54,8 @@ class Side:
     bases: list[Base] = field(default_factory=list)
     at: At = field(default_factory=At)
     taken: dict[Base, Lookup] = field(default_factory=dict)
+    # a piece with 0 around it: the piece, how the whole lies over its base, dimension and start
+    padded: dict[Base, tuple[View, Dims, int, int]] = field(default_factory=dict)
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
     chosen: dict[Base, View] = field(default_factory=dict)  # positions: the mask they are true in
     cleared: dict[Base, tuple[View, View]] = field(default_factory=dict)

@@ -1,0 +1,135 @@
+"""Gradients of slices, and losses over classes with their gradients."""
+
+from __future__ import annotations
+
+from gg_datalog.extract.context import Context, Unsupported, Value, lowers
+from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.graph import is_symbolic
+from gg_datalog.extract.lower_index import one_hot, rows_added
+from gg_datalog.extract.lower_math import added, contract, count, factor, reduced
+from gg_datalog.extract.lower_movement import bounds, joined, need, sliced
+from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.view import View
+
+MEAN, SUM = 1, 2  # torch's numbers for reductions of a loss; 0 is none
+
+
+@lowers("aten.slice_backward")
+def slice_backward(ctx: Context) -> Value:
+    g, sizes = ctx.tensor(0, "grad_output"), ctx.sizes(1, "input_sizes")
+    dim = ctx.dim(ctx.argument(2, "dim"), len(sizes))
+    if ctx.argument(5, "step", 1) != 1:
+        raise Unsupported("a slice with a step")
+    start, size = bounds(ctx, sizes[dim], ctx.argument(3, "start"), ctx.argument(4, "end"))
+    if g.shape[dim] != size:
+        raise ValueError(f"a gradient of {g.shape[dim]} positions for a slice of {size}")
+    return padded(ctx, g, dim, start, sizes[dim])
+
+
+@lowers("aten.select_backward")
+def select_backward(ctx: Context) -> Value:
+    g, sizes = ctx.tensor(0, "grad_output"), ctx.sizes(1, "input_sizes")
+    dim = ctx.dim(ctx.argument(2, "dim"), len(sizes))
+    index = ctx.argument(3, "index")
+    if not isinstance(index, int) or not -sizes[dim] <= index < sizes[dim]:
+        raise Unsupported("its index is not known")
+    return padded(ctx, g.unsqueezed(dim), dim, index % sizes[dim], sizes[dim])
+
+
+@lowers("aten.select_scatter")
+def select_scatter(ctx: Context) -> Value:
+    x, part = ctx.tensor(0), ctx.tensor(1, "src")
+    dim = ctx.dim(ctx.argument(2, "dim"), len(x.dims))
+    index, extent = ctx.argument(3, "index"), x.shape[dim]
+    if not isinstance(index, int) or not -extent <= index < extent:
+        raise Unsupported("its index is not known")
+    if is_float(ctx.dtype_of(ctx.node.args[1])) != is_float(ctx.node.dtype or ""):
+        raise Unsupported("its source is cut to another type")
+    at = index % extent
+    kept = [(0, at), (at + 1, extent - at - 1)]
+    before, after = (sliced(ctx, x, dim, i, n) if n else None for i, n in kept)
+    pieces = [before, part.unsqueezed(dim), after]
+    return joined(ctx, [p for p in pieces if p is not None], dim)
+
+
+def padded(ctx: Context, piece: View, dim: int, start: int, extent: int) -> View:
+    """``piece`` at position ``start`` of a dimension, 0 around it."""
+    if is_symbolic(extent):
+        raise Unsupported("a slice of a size that depends on data")
+    after = extent - start - piece.shape[dim]
+    zero = ctx.side.constant(scale(0))
+    shape = list(piece.shape)
+    parts = []
+    for view, size in ((zero, start), (piece, piece.shape[dim]), (zero, after)):
+        shape[dim] = size
+        if size:
+            parts.append(piece if view is piece else need(zero.expanded(shape)))
+    made = joined(ctx, parts, dim)
+    if len(parts) > 1 and made.scale == ONE:
+        ctx.side.padded[made.base] = (piece, made.dims, dim, start)
+    return made
+
+
+@lowers("aten.index_add")
+def index_add(ctx: Context) -> Value:
+    x, ids, source = ctx.tensor(0), ctx.tensor(2, "index"), ctx.tensor(3, "source")
+    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    by = factor(ctx, 4, "alpha")
+    return added(ctx, [(x, ONE), (rows_added(ctx, x, dim, ids, source), by)])
+
+
+# ---- losses over classes
+def chosen_classes(ctx: Context, classes: int, target: View, ignored: int) -> tuple[View, View]:
+    """The one-hot targets (0 where a target is ignored), and where targets are not ignored."""
+    mask = ctx.elementwise(f"eq(%, {ignored})", [target])[0]
+    letters = [f"t{i}" for i in range(len(target.dims))]
+    kept = ctx.elementwise("logical_not", [mask])[0]
+    ctx.side.truths.update((mask.base, kept.base))
+    return one_hot(ctx, target, letters, classes, mask), kept
+
+
+def loss_operands(ctx: Context, first: int) -> tuple[View, View, int, int]:
+    """Scores, targets, the reduction and the ignored class."""
+    x, target = ctx.tensor(first, "self"), ctx.tensor(first + 1, "target")
+    if ctx.argument(first + 2, "weight") is not None:
+        raise Unsupported("a loss with weights per class")
+    reduction = ctx.argument(first + 3, "reduction", MEAN)
+    ignored = ctx.argument(first + 4, "ignore_index", -100)
+    if len(x.dims) != 2 or len(target.dims) != 1 or not isinstance(ignored, int):
+        raise Unsupported("scores that are no matrix")
+    return x, target, reduction, ignored
+
+
+@lowers("aten.nll_loss_forward")
+def nll_loss(ctx: Context) -> Value:
+    x, target, reduction, ignored = loss_operands(ctx, 0)
+    hot, kept = chosen_classes(ctx, x.shape[1], target, ignored)
+    out = ["t"] if reduction not in (MEAN, SUM) else []
+    total = contract(ctx, x, ["t", "c"], hot, ["t", "c"], out).scaled(scale(-1))
+    many = reduced(ctx, kept, range(len(kept.dims)), "sum", False)
+    if reduction == MEAN:
+        total = ctx.elementwise("div", [total, many], linear=(0,))[0]
+    return (total, many)
+
+
+@lowers("aten.nll_loss_backward")
+def nll_loss_backward(ctx: Context) -> Value:
+    g = ctx.tensor(0, "grad_output")
+    x, target, reduction, ignored = loss_operands(ctx, 1)
+    hot, _ = chosen_classes(ctx, x.shape[1], target, ignored)
+    if reduction == MEAN:
+        g = ctx.elementwise("div", [g, ctx.tensor(6, "total_weight")], linear=(0,))[0]
+    letters = ["t"] if len(g.dims) else []
+    return contract(ctx, g, letters, hot, ["t", "c"], ["t", "c"]).scaled(scale(-1))
+
+
+@lowers("aten.mse_loss_backward")
+def mse_loss_backward(ctx: Context) -> Value:
+    g, x, y = ctx.tensor(0, "grad_output"), ctx.tensor(1, "self"), ctx.tensor(2, "target")
+    reduction = ctx.argument(3, "reduction", MEAN)
+    apart = added(ctx, [(x, scale(2)), (y, scale(-2))])
+    made = ctx.elementwise("mul", [apart, g], linear=(0, 1))[0]
+    elements = 1
+    for extent in apart.shape:
+        elements *= extent
+    return made.scaled(count(elements).inverse()) if reduction == MEAN else made

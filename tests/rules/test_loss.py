@@ -1,0 +1,126 @@
+"""Gradients of slices, and losses over classes with their gradients."""
+
+from __future__ import annotations
+
+from .build import Case, check, row, table
+from .conftest import Outcomes
+
+HALVES = Case(
+    "gradients of two halves are one after the other",
+    "a: f32[6, 4]\nb: f32[6, 4]\nw: f32[8, 3]\ng = cat([a, b], 1)\ny = mm(relu(g), w)\nreturn y",
+    "a: f32[3, 4]\nb: f32[3, 4]\nw: f32[8, 3]\n"
+    "p: f32[3, 8] = slice_backward(b, [3, 8], 1, 4, 8, 1)\n"
+    "q: f32[3, 8] = slice_backward(a, [3, 8], 1, 0, 4, 1)\n"
+    "y = mm(relu(add.Tensor(p, q)), w)\nreturn y",
+)
+ALONE = Case(
+    "the gradient of one slice",
+    "a: f32[6, 4]\ny: f32[6, 8] = slice_backward(a, [6, 8], 1, 2, 6, 1)\nreturn y",
+    "a: f32[3, 4]\ny: f32[3, 8] = slice_backward(a, [3, 8], 1, 2, 6, 1)\nreturn y",
+)
+SELECTED = Case(
+    "gradients of rows, selected one by one",
+    "a: f32[6]\nb: f32[6]\ny = relu(stack([a, b], 1))\nreturn y",
+    "a: f32[3]\nb: f32[3]\np: f32[3, 2] = select_backward(a, [3, 2], 1, 0)\n"
+    "q: f32[3, 2] = select_backward(b, [3, 2], 1, 1)\ny = relu(add.Tensor(p, q))\nreturn y",
+)
+NLL = """
+x: f32[{n}, 5]
+t: i64[{n}]
+p = log_softmax(x, 1)
+l = nll_loss_forward(p, t, None, {kind}, -100)
+"""
+MEAN = Case(
+    "a mean over tokens that are not ignored",
+    NLL.format(n=8, kind=1) + "y = clone(l[0])\nreturn y",
+    NLL.format(n=4, kind=2)
+    + 's = all_reduce(l[0], "sum", "g")\nc = all_reduce(l[1], "sum", "g")\n'
+    + "y = div.Tensor(s, c)\nreturn y",
+)
+EACH = Case(
+    "a loss per token",
+    NLL.format(n=8, kind=0) + "y = clone(l[0])\nreturn y",
+    NLL.format(n=4, kind=0) + "y = clone(l[0])\nreturn y",
+)
+BACK = """
+x: f32[{n}, 5]
+t: i64[{n}]
+g: f32[()]
+w: f32[()]
+dx: f32[{n}, 5] = nll_loss_backward(g, x, t, None, {kind}, -100, w)
+y = clone(dx)
+return y
+"""
+GRADIENT = Case("the gradient of a loss", BACK.format(n=8, kind=1), BACK.format(n=4, kind=1))
+SUMMED = Case("the gradient of a summed loss", BACK.format(n=8, kind=2), BACK.format(n=4, kind=2))
+ADDED = Case(
+    "rows added at an index",
+    "x: f32[6, 4]\ni: i64[8]\ns: f32[8, 4]\ny = index_add(x, 0, i, s)\nreturn y",
+    "x: f32[6, 4]\ni: i64[4]\ns: f32[4, 4]\nz: f32[6, 4] = zeros([6, 4])\n"
+    'd = all_reduce(index_add(z, 0, i, s), "sum", "g")\ny = add.Tensor(x, d)\nreturn y',
+)
+PUT = Case(
+    "a column put over another",
+    "x: f32[6, 4]\nv: f32[6]\ny = relu(select_scatter(x, v, 1, 2))\nreturn y",
+    "x: f32[3, 4]\nv: f32[3]\ny = relu(select_scatter(x, v, 1, 2))\nreturn y",
+)
+SQUARES = Case(
+    "the gradient of a squared error",
+    "g: f32[()]\nx: f32[8, 4]\nt: f32[8, 4]\ny = mse_loss_backward(g, x, t, 1)\nreturn y",
+    "g: f32[()]\nx: f32[4, 4]\nt: f32[4, 4]\n"
+    "y = div.Tensor(mse_loss_backward(g, x, t, 1), 2)\nreturn y",
+)
+
+
+@table(
+    HALVES,
+    HALVES.miss(
+        "exchanged",
+        "slice_backward(b, [3, 8], 1, 4, 8, 1)",
+        "slice_backward(a, [3, 8], 1, 4, 8, 1)",
+    ),
+    HALVES.miss("overlapping", "1, 4, 8, 1)", "1, 3, 7, 1)"),
+    HALVES.miss("one taken away", "add.Tensor(p, q)", "sub.Tensor(p, q)"),
+    ALONE,
+    ALONE.miss("another place", "1, 2, 6, 1)", "1, 3, 7, 1)"),
+    SELECTED,
+    SELECTED.miss(
+        "at the same place", "select_backward(b, [3, 2], 1, 1)", "select_backward(b, [3, 2], 1, 0)"
+    ),
+    MEAN,
+    MEAN.miss("a mean of means", 'l[1], "sum"', 'l[1], "avg"'),
+    MEAN.miss("means per rank", "y = div.Tensor(s, c)", "y = div.Tensor(div.Tensor(s, l[1]), 2)"),
+    MEAN.miss("another ignored class", "-100", "-1"),
+    MEAN.miss("not added up", 's = all_reduce(l[0], "sum", "g")', "s = clone(l[0])"),
+    MEAN.miss("over all tokens", "y = div.Tensor(s, c)", "y = div.Tensor(s, 8)"),
+    EACH,
+    EACH.miss(
+        "of other targets",
+        "t: i64[4]",
+        "t: i64[4]",
+        relate={"t": [row(r, "t", seq_box=[[4 - 4 * r, 8 - 4 * r]]) for r in (0, 1)]},
+    ),
+    GRADIENT,
+    GRADIENT.miss("another reduction", "None, 1", "None, 2"),
+    GRADIENT.miss("another ignored class", "-100", "-1"),
+    SUMMED,
+    SUMMED.miss("taken away twice", "clone(dx)", "add.Tensor(dx, dx)"),
+    ADDED,
+    ADDED.miss("added to every rank's", "index_add(z, 0, i, s)", "index_add(x, 0, i, s)"),
+    ADDED.miss(
+        "not added up", 'all_reduce(index_add(z, 0, i, s), "sum", "g")', "index_add(z, 0, i, s)"
+    ),
+    PUT,
+    PUT.miss("over another column", "v, 1, 2)", "v, 1, 1)"),
+    SQUARES,
+    SQUARES.miss(
+        "a mean of its own",
+        "div.Tensor(mse_loss_backward(g, x, t, 1), 2)",
+        "mse_loss_backward(g, x, t, 1)",
+    ),
+    SQUARES.miss(
+        "the other way round", "mse_loss_backward(g, x, t, 1)", "mse_loss_backward(g, t, x, 1)"
+    ),
+)
+def test_losses(case: Case, outcomes: Outcomes) -> None:
+    check(case, outcomes(case))
