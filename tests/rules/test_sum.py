@@ -222,7 +222,6 @@ MESHES = (
         'all_reduce(s, "sum", "h")\ny = all_reduce(a, "sum", "g")',
         'all_reduce(s, "sum", "g")\ny = all_reduce(a, "sum", "h")',
         maps=None,
-        xfail="refused: only the outermost of two open reductions is joined",
     ),
     GRID.miss("one of them twice", 'all_reduce(a, "sum", "g")', 'all_reduce(a, "sum", "h")'),
     GRID.miss("one of them left out", "return y", "return a"),
@@ -239,7 +238,6 @@ MESHES = (
         'all_reduce(s, "sum", "h")\ny = all_reduce(a, "sum", "g")',
         'all_reduce(s, "sum", "g")\ny = all_reduce(a, "sum", "h")',
         maps=None,
-        xfail="refused: only the outermost of two open reductions is joined",
     ),
     NESTED.miss("outer one left out", "return y", "return a"),
     NESTED.but(
