@@ -41,11 +41,16 @@ class Space:
 
 
 def space(
-    operands: Sequence[tuple[View, Letters]], naming: Naming, created: dict[str, int] | None = None
+    operands: Sequence[tuple[View, Letters]],
+    naming: Naming,
+    created: dict[str, int] | None = None,
+    fine: bool = True,
 ) -> Space | None:
     """The labels of an operator; None where digits of the operands do not fit together.
 
-    ``created`` gives the extents of letters that only results have.
+    ``created`` gives the extents of letters that only results have. With ``fine`` a dimension that
+    may be cut has a label per digit that some operand shows: tokens that were flattened from
+    sequence and batch may be cut along either.
     """
     extents = _extents(operands)
     if extents is None:
@@ -53,7 +58,10 @@ def space(
     extents.update(created or {})
     if 0 in extents.values():
         return None
-    cuts = {letter: _borders(operands, letter, extent) for letter, extent in extents.items()}
+    cuts = {
+        letter: _borders(operands, letter, extent, fine and _may_cut(operands, naming, letter))
+        for letter, extent in extents.items()
+    }
     if any(c is None for c in cuts.values()):
         return None
     labels: list[Label] = []
@@ -84,6 +92,12 @@ def space(
     return Space(tuple(labels), [m for m in maps if m is not None], segments)
 
 
+def _may_cut(operands: Sequence[tuple[View, Letters]], naming: Naming, letter: str) -> bool:
+    """May a dimension be cut, so that its digits are worth a label each?"""
+    places = tuple(i for i, (_, letters) in enumerate(operands) if letter in letters)
+    return naming(letter, places)[1] not in ("whole", "created")
+
+
 def _may_repeat(naming: Naming, letter: str) -> bool:
     """May a dimension that no operand carries be left out? Not where it has to be whole: the
     operator may tell its positions apart."""
@@ -104,10 +118,11 @@ def _extents(operands: Sequence[tuple[View, Letters]]) -> dict[str, int] | None:
 
 
 def _borders(
-    operands: Sequence[tuple[View, Letters]], letter: str, extent: int
+    operands: Sequence[tuple[View, Letters]], letter: str, extent: int, fine: bool
 ) -> list[tuple[int, int]] | None:
-    """(stride, extent) per segment of a letter, outer first: cut where repetitions begin or end."""
-    strides = {1, extent}
+    """(stride, extent) per segment of a letter, outer first: cut where repetitions begin or end and,
+    where all operands allow it, between digits."""
+    strides, digits = {1, extent}, {1, extent}
     for view, letters in operands:
         for name, dim in zip(letters, view.dims, strict=True):
             if name != letter or not dim:
@@ -115,12 +130,26 @@ def _borders(
             inner = 1
             for digit, outer in zip(reversed(dim[1:]), reversed(dim[:-1]), strict=True):
                 inner *= digit.extent
+                digits.add(inner)
                 if (digit.dim < 0) != (outer.dim < 0):
                     strides.add(inner)
-    steps = sorted(strides)
-    if any(b % a for a, b in itertools.pairwise(steps)):
-        return None
-    return [(a, b // a) for a, b in itertools.pairwise(steps)][::-1]
+    for steps in (sorted(strides | digits), sorted(strides)) if fine else (sorted(strides),):
+        if not any(b % a for a, b in itertools.pairwise(steps)):
+            found = [(a, b // a) for a, b in itertools.pairwise(steps)][::-1]
+            if len(steps) == len(strides) or _all_cut(operands, letter, found):
+                return found
+    return None
+
+
+def _all_cut(
+    operands: Sequence[tuple[View, Letters]], letter: str, segments: list[tuple[int, int]]
+) -> bool:
+    """Do all operands split into these segments?"""
+    return all(
+        _segment(view, letters, letter, stride, extent) is not None
+        for view, letters in operands
+        for stride, extent in segments
+    )
 
 
 def _segment(

@@ -243,7 +243,7 @@ class Side:
         if any(d.dim < 0 for d in digits):
             return None
         letters = [str(i) for i in range(len(view.dims))]
-        made = space([(View(view.base, view.dims), letters)], _elementwise)
+        made = space([(View(view.base, view.dims), letters)], _elementwise, fine=False)
         if made is None:
             return None
         labels, dims = made.result(letters)

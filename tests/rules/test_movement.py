@@ -147,7 +147,6 @@ STRIPES = Case(
     "x: f32[2, 6, 4]\nw: f32[48, 5]\ny = mm(view(x, [1, 48]), w)\nreturn y",
     "x: f32[2, 3, 4]\nw: f32[48, 5]\ns = view(slice(view(w, [2, 6, 4, 5]), 1, 3 * rank, 3 * rank + 3), [24, 5])\n"
     'y = all_reduce(mm(view(x, [1, 24]), s), "sum", "g")\nreturn y',
-    xfail="refused: a part of a periodic range",
 )
 PERIODIC = Case(
     "periodic ranges",
