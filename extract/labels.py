@@ -11,6 +11,7 @@ from gg_datalog.extract.records import DigitMap, Label
 from gg_datalog.extract.view import Digit, Dims, View, cut
 
 Letters = Sequence[str]
+FINE = ("parallel", "sum", "max", "min")  # kinds of dimensions that may be cut
 # (letter, places of the operands that carry the label) -> (factor, kind)
 Naming = Callable[[str, tuple[int, ...]], tuple[str, str]]
 
@@ -44,12 +45,12 @@ def space(
     operands: Sequence[tuple[View, Letters]],
     naming: Naming,
     created: dict[str, int] | None = None,
-    fine: bool = True,
+    fine: Sequence[str] = FINE,
 ) -> Space | None:
     """The labels of an operator; None where digits of the operands do not fit together.
 
-    ``created`` gives the extents of letters that only results have. With ``fine`` a dimension that
-    may be cut has a label per digit that some operand shows: tokens that were flattened from
+    ``created`` gives the extents of letters that only results have. A dimension of a kind
+    in ``fine`` has a label per digit that some operand shows: tokens that were flattened from
     sequence and batch may be cut along either.
     """
     extents = _extents(operands)
@@ -59,7 +60,7 @@ def space(
     if 0 in extents.values():
         return None
     cuts = {
-        letter: _borders(operands, letter, extent, fine and _may_cut(operands, naming, letter))
+        letter: _borders(operands, letter, extent, _kind(operands, naming, letter) in fine)
         for letter, extent in extents.items()
     }
     if any(c is None for c in cuts.values()):
@@ -92,10 +93,9 @@ def space(
     return Space(tuple(labels), [m for m in maps if m is not None], segments)
 
 
-def _may_cut(operands: Sequence[tuple[View, Letters]], naming: Naming, letter: str) -> bool:
-    """May a dimension be cut, so that its digits are worth a label each?"""
+def _kind(operands: Sequence[tuple[View, Letters]], naming: Naming, letter: str) -> str:
     places = tuple(i for i, (_, letters) in enumerate(operands) if letter in letters)
-    return naming(letter, places)[1] not in ("whole", "created")
+    return naming(letter, places)[1]
 
 
 def _may_repeat(naming: Naming, letter: str) -> bool:
@@ -120,8 +120,8 @@ def _extents(operands: Sequence[tuple[View, Letters]]) -> dict[str, int] | None:
 def _borders(
     operands: Sequence[tuple[View, Letters]], letter: str, extent: int, fine: bool
 ) -> list[tuple[int, int]] | None:
-    """(stride, extent) per segment of a letter, outer first: cut where repetitions begin or end and,
-    where all operands allow it, between digits."""
+    """(stride, extent) per segment of a letter, outer first: cut where repetitions begin or end
+    and, if it is ``fine`` and all operands allow it, between digits."""
     strides, digits = {1, extent}, {1, extent}
     for view, letters in operands:
         for name, dim in zip(letters, view.dims, strict=True):

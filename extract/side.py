@@ -145,6 +145,10 @@ class Side:
         bases = self._numbered.get(key) if numbered else None
         if bases is None:
             bases = self._new_operator(signature, [v for v, _ in operands], made, outs)
+            coarse = space(operands, naming, created, ("parallel",))
+            if coarse is not None and coarse.labels != made.labels:
+                results_of = [coarse.result(letters)[0] for letters in results]
+                self._other_form(bases, coarse, results_of)
             if numbered:
                 self._numbered[key] = bases
         return [View(b, dims) for b, (_, dims) in zip(bases, outs, strict=True)]
@@ -167,6 +171,20 @@ class Side:
         record = Operator(name, signature, views, made.labels, made.maps, gives)
         self._made(record, [b for b, _ in gives], self.operators)
         return [b for b, _ in gives]
+
+    def _other_form(
+        self, bases: Sequence[Base], made: Space, results: Sequence[tuple[int, ...]]
+    ) -> None:
+        """The operator that gives ``bases`` with a reduced dimension as one label, however many
+        digits it shows: a range of heads may be no range of groups and of heads in a group."""
+        given = bases[0].made
+        assert isinstance(given, Operator)
+        name = f"{given.name}?other{len(self.alternatives)}"
+        gives = list(zip(bases, results, strict=True))
+        record = Operator(name, given.signature, given.operands, made.labels, made.maps, gives)
+        record.target, record.node, record.rank = given.target, given.node, given.rank
+        record.made_as = given
+        self.alternatives.append(record)
 
     def alternative(self, given: View, other: View) -> None:
         """Notes that ``other`` is ``given`` computed in another way, where both are results of
@@ -243,7 +261,7 @@ class Side:
         if any(d.dim < 0 for d in digits):
             return None
         letters = [str(i) for i in range(len(view.dims))]
-        made = space([(View(view.base, view.dims), letters)], _elementwise, fine=False)
+        made = space([(View(view.base, view.dims), letters)], _elementwise, fine=())
         if made is None:
             return None
         labels, dims = made.result(letters)
