@@ -1,6 +1,7 @@
 -- What is still waiting for its reduction, and who uses it.
 -- dist: the distributed tensor; seq: the tensor it is a part of; kind, lo, hi, extent: which range of
--- the reduced axis it covers (the outermost one, where reductions nest); used_by: its users.
+-- the reduced axis it covers (the outermost one, where reductions nest; in the finest positions, where
+-- the axis is known as a whole and by its digits); used_by: its users.
 WITH parsed AS (
     SELECT dist, seq, parts,
            regexp_extract(parts, ', (sum|max|min), (-?\d+), (\d+), (\d+), ', 0) AS span
@@ -21,4 +22,5 @@ FROM parsed p
 JOIN tensor_node d ON d.side = 'dist' AND d.tensor = p.dist
 JOIN tensor_node s ON s.side = 'seq' AND s.tensor = p.seq
 LEFT JOIN users u ON u.tensor = p.dist
+QUALIFY extent = max(extent) OVER (PARTITION BY p.dist, p.seq)
 ORDER BY ALL;
