@@ -193,6 +193,9 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
         return (kind, kind) if letter in gone else ("e", "parallel")
 
     kept = [n for n in letters if n not in gone]
+    inside = piece_of(ctx, x) if kind == "sum" else None
+    if inside is not None and inside[1] in dims:
+        return reduced(ctx, inside[0], dims, kind, keep)
     repeated = prod(d.extent for i in dims for d in x.dims[i] if d.dim < 0)
     if kind == "sum":
         body, after = View(x.base, x.dims), x.scale * count(repeated)
@@ -353,7 +356,43 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
         elif letter not in out and all(map(any, digits)):
             raise Unsupported("both operands repeat a part of the contracted dimension")
     view = ctx.apply("contract", [(both[0], la), (both[1], lb)], [out], naming, linear=(0, 1))[0]
+    for x, lx, y, ly in ((both[0], la, both[1], lb), (both[1], lb, both[0], la)):
+        _without_padding(ctx, view, x, lx, y, ly, out)
     return view.scaled(by)
+
+
+def _without_padding(
+    ctx: Context, made: View, x: View, lx: Letters, y: View, ly: Letters, out: Letters
+) -> None:
+    """Notes another form of a product over a dimension of which ``x`` is 0 but for a piece: the
+    product of that piece with a slice."""
+    found = piece_of(ctx, x)
+    if found is None or lx[found[1]] in out or lx[found[1]] not in ly:
+        return
+    piece, dim, start = found
+    part = ctx.side.slice(y, list(ly).index(lx[dim]), start, piece.shape[dim])
+    if part is not None:
+        ctx.side.alternative(made, contract(ctx, piece, lx, part, ly, out))
+
+
+def piece_of(ctx: Context, x: View) -> tuple[View, int, int] | None:
+    """Of a view that is 0 but for a piece: the piece in the same order of dimensions, the dimension
+    that it is cut from, and where it starts."""
+    found = ctx.side.padded.get(x.base)
+    if found is None:
+        return None
+    piece, dims, dim, start = found
+    free = list(range(len(dims)))
+    order = []
+    for digits in x.dims:
+        place = next((k for k in free if dims[k] == digits), None)
+        if place is None:
+            return None
+        free.remove(place)
+        order.append(place)
+    if free:
+        return None
+    return piece.permuted(order).scaled(x.scale), order.index(dim), start
 
 
 @lowers("aten.mm", "aten.bmm", "aten.matmul", "aten.dot", "aten.mv")
