@@ -73,7 +73,7 @@ def literal(value: Any) -> Any:
         return {"node": value.name}
     if isinstance(value, (list, tuple)):
         return [literal(item) for item in value]
-    for kind in ("dtype", "device", "memory_format"):
+    for kind in ("dtype", "device", "memory_format", "layout"):
         if isinstance(value, getattr(torch, kind)):
             return {kind: str(value).removeprefix("torch.")}
     if isinstance(value, float) and not math.isfinite(value):
