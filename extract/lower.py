@@ -27,12 +27,19 @@ from gg_datalog.extract.context import (
 from gg_datalog.extract.dtypes import cast, is_float
 from gg_datalog.extract.graph import Node, Ref, extents, references
 from gg_datalog.extract.lower_rule import by_rule
+from gg_datalog.extract.memory import aliases, mutates, overwritten, share, writes
+from gg_datalog.extract.names import (
+    HIGHER_ORDER,
+    in_place,
+    is_collective,
+    kernel_of,
+    name_of,
+    positional,
+)
 from gg_datalog.extract.scale import ONE, finite, scale
 from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
 
-COLLECTIVE_SPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c10d")
-HIGHER_ORDER = ("auto_functionalized", "auto_functionalized_v2")
 RANDOM = frozenset(
     [
         "bernoulli",
@@ -54,20 +61,8 @@ RANDOM = frozenset(
         "uniform",
     ]
 )
-# Results that may lie in the memory of the first operand, beside those that are the operand.
-# fmt: off
-ALIASING = frozenset([
-    "_reshape_alias", "_unsafe_view", "as_strided", "chunk", "diagonal", "expand", "expand_as",
-    "flatten", "getitem", "movedim", "narrow", "permute", "ravel", "real", "imag", "reshape",
-    "reshape_as", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes",
-    "swapdims", "t", "tensor_split", "transpose", "unbind", "unflatten", "unfold", "unsqueeze",
-    "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "view", "view_as",
-    "wait_tensor",
-])
-# fmt: on
 # What a tensor is in memory, not what it holds, decides these.
 STORAGE = frozenset(["as_strided", "set_", "resize_", "data_ptr", "storage_offset", "stride"])
-SECOND = ("other", "mat2", "vec", "tensor2")
 _ = (lower_backward, lower_index, lower_movement, lower_optimizer)  # they register handlers
 
 
@@ -99,125 +94,9 @@ def lower(ctx: Context) -> Iterator[Call]:
                 ctx.sources[node.name] = ctx.values[node.name]
             continue
         if aliases(ctx, name):
-            _share(ctx, node)
+            share(ctx, node)
         for written in writes(ctx, node, name):
             overwritten(ctx, node, written)
-
-
-def is_collective(name: str) -> bool:
-    """Does the operator wait for other ranks (waiting for its result is not one)?"""
-    space, _, kernel = name.partition(".")
-    return space in COLLECTIVE_SPACES and kernel != "wait_tensor"
-
-
-def positional(node: Node) -> Node:
-    """The node with its first two operands in their places, where they are keywords."""
-    if node.op != "call_function":
-        return node
-    node = replace(node, shape=extents(node.shape))
-    if not node.target.startswith("aten."):
-        return node
-    args, kwargs = list(node.args), dict(node.kwargs)
-    if not args and "self" in kwargs and "grad_output" not in kwargs:
-        args.append(kwargs.pop("self"))
-    named = [k for k in SECOND if k in kwargs]
-    if len(args) == 1 and len(named) == 1:
-        args.append(kwargs.pop(named[0]))
-    return replace(node, args=tuple(args), kwargs=kwargs)
-
-
-def in_place(name: str) -> bool:
-    """Does the operator write into its first operand? `add_`, `__iadd__`."""
-    kernel = name.rpartition(".")[2]
-    if kernel.startswith("__") and kernel.endswith("__"):
-        return kernel.startswith("__i") and kernel != "__index__"
-    return name.count(".") == 1 and name.endswith("_")
-
-
-def aliases(ctx: Context, name: str) -> bool:
-    """May the result lie in the memory of the first operand?"""
-    kernel = name.rpartition(".")[2].removesuffix("_copy")
-    return kernel in ALIASING or "getitem" in kernel or name in ctx.table.identity or in_place(name)
-
-
-def _share(ctx: Context, node: Node) -> None:
-    whole = {node.name}
-    for name in references(node.args[:1]):
-        whole |= ctx.memory.get(name, {name})
-    for name in whole:
-        ctx.memory[name] = whole
-
-
-def writes(ctx: Context, node: Node, name: str) -> list[str]:
-    """The nodes whose memory the operator writes into."""
-    found: list[str] = []
-    if in_place(name):
-        found += references(node.args[:1])
-    for keyword, value in node.kwargs.items():
-        if keyword == "out" or keyword.startswith("out_") or keyword.endswith("_out"):
-            found += references((value,))
-    if node.target not in HIGHER_ORDER and mutates(ctx, node, name):
-        found += references((node.args, node.kwargs))
-    return list(dict.fromkeys(found))
-
-
-def mutates(ctx: Context, node: Node, name: str) -> bool:
-    """Is it a kernel that writes into its operands and was captured as it is? The table describes
-    such kernels by what they write; others give nothing back."""
-    rows = ctx.table.rows.get(name)
-    if rows is not None:
-        return all(bool(row.results) and min(row.results) > 0 for row in rows)
-    space, _, _ = name.partition(".")
-    return (
-        "." in name
-        and space not in ("aten", "prims", "hlo", "_operator", "builtins", *COLLECTIVE_SPACES)
-        and node.shape is None
-        and not any(Ref(node.name) in user.args for user in ctx.graph.nodes.values())
-    )
-
-
-def overwritten(ctx: Context, node: Node, target: str) -> None:
-    """After a write the operand is the result, where there is one result for one operand; whatever
-    else may share its memory is not known any more."""
-    before = ctx.values.get(target)
-    shared = set(ctx.memory.get(target, ())) | {target}
-    for name, value in ctx.values.items():
-        same = isinstance(value, View) and isinstance(before, View) and value.base is before.base
-        if name not in (node.name, target) and (same or name in shared):
-            ctx.side.at = At(ctx.rank, name, "overwritten")
-            ctx.values[name] = _unknown(ctx, value)
-            reason = f"it may share memory with what `{node.name}` writes in place"
-            ctx.notes.unsupported.append((ctx.side.name, ctx.rank, name, node.target, reason))
-    result = ctx.values.get(node.name)
-    whole = in_place(name_of(ctx, node)) and node.args[0] == Ref(target)
-    if whole and isinstance(before, View) and isinstance(result, View):
-        ctx.values[target] = result
-    else:
-        ctx.values[target] = _unknown(ctx, before)
-
-
-def _unknown(ctx: Context, value: Value) -> Value:
-    """Something unknown in the form of ``value``."""
-    if isinstance(value, tuple):
-        return tuple(_unknown(ctx, v) for v in value)
-    return ctx.side.source(value.shape, "opaque") if isinstance(value, View) else value
-
-
-def kernel_of(node: Node) -> str:
-    """The target; of a functionalised kernel the kernel's own."""
-    if node.target in HIGHER_ORDER and node.args and isinstance(node.args[0], str):
-        return node.args[0]
-    return node.target
-
-
-def name_of(ctx: Context, node: Node) -> str:
-    """Namespace and name without overload, aliases resolved. An overload that reads the bits as
-    another type is another operator."""
-    target = kernel_of(node)
-    if target.endswith(".dtype"):
-        return target
-    name = target.rpartition(".")[0] if target.count(".") > 1 else target
-    return ctx.table.aliases.get(name, name)
 
 
 def value_of(ctx: Context, node: Node, name: str) -> Value:

@@ -72,7 +72,8 @@ BATCH = Case(
     x: f32[2, 4]
     v: f32[2, 4]
     y = relu(x)
-    got = batch_p2p_ops(["isend", "irecv"], [1 - rank, 1 - rank], [7, 7], [y, y], "g")
+    e: f32[2, 4] = empty([2, 4])
+    got = batch_p2p_ops(["isend", "irecv"], [1 - rank, 1 - rank], [7, 7], [y, e], "g")
     z = wait_tensor(got[1])
     out = mm(v, cat([y, z], 0) if rank == 0 else cat([z, y], 0))
     return out
@@ -170,6 +171,7 @@ MESH = Case(
         "cat([y, z], 0) if rank == 0 else cat([z, y], 0)",
         "cat([z, z], 0)",
     ),
+    BATCH.miss("received into what is still used", "[y, e]", "[y, y]"),
     ROOT,
     ROOT.miss("another root", 'broadcast(r, 1, "g")', 'broadcast(r, 0, "g")'),
     ROOT.miss("used where it did not arrive", 'broadcast(r, 1, "g")', "clone(r)"),
