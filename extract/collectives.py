@@ -473,6 +473,8 @@ def reduce(ctx: Context, views: list[View], reduction: str) -> View:
         if reduction == "avg" and not is_float(ctx.dtype_of(ctx.node.args[0]) or "float"):
             raise Unsupported("an average of integers")
         total = need(ctx.side.sum(views))
+        if len(views) > 3:
+            ctx.side.sum_in_blocks(total, views)
         return total.scaled(scale(len(views)).inverse()) if reduction == "avg" else total
     if reduction in ("max", "min"):
         if any(v.scale != views[0].scale for v in views):

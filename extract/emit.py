@@ -126,6 +126,9 @@ class SideEmitter:
         for add in (*self.side.sums, *flat_sums(self.side, self.live, self.count)):
             if add.gives in self.live:
                 self._sum(add)
+        for block in self.side.blocks:
+            if block.gives in self.live:
+                self._sum(block, reported=False)
         for cut in self.side.slices:
             if cut.gives in self.live:
                 self._slice(cut)
@@ -210,7 +213,7 @@ class SideEmitter:
         for place, (base, _) in enumerate(op.gives):
             self.out.add("result_of", name, place, base.name)
 
-    def _sum(self, add: Sum) -> None:
+    def _sum(self, add: Sum, reported: bool = True) -> None:
         terms = sorted(add.terms, key=lambda t: self.count[t.base])
         self.out.add(f"{self.side.name}_sum", add.name, add.kind, len(terms), add.gives.name)
         for place, term in enumerate(terms):
@@ -218,7 +221,7 @@ class SideEmitter:
             self.out.add(
                 "term_of", add.name, place, term.base.name, self.out.scale(term.scale), shape
             )
-        if not add.name.endswith("?flat"):
+        if reported and not add.name.endswith("?flat"):
             self._needs(add.name, add.gives, terms, add)
 
     def _slice(self, cut: Slice) -> None:

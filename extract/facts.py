@@ -15,7 +15,7 @@ from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import Graph, is_symbolic
-from gg_datalog.extract.relations import Row, input_rows
+from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
 from gg_datalog.extract.side import Side
 from gg_datalog.extract.table import Table, load_table
@@ -73,6 +73,7 @@ def _world(
     notes: Notes,
 ) -> World:
     side = Side(name, (lambda rank: "") if name == "seq" else (lambda rank: f"r{rank}."))
+    side.mesh = name == "dist" and cut_in_two_ways(rows)
     contexts = {}
     for rank, graph in graphs.items():
         related = (

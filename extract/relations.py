@@ -43,6 +43,22 @@ def _is_source(node: Node | None) -> bool:
     )
 
 
+def cut_in_two_ways(rows: Sequence[Row]) -> bool:
+    """Are there tensors that are spread over the ranks in different ways, or in two dimensions?"""
+    boxes: dict[str, dict[Box, list[int]]] = {}
+    for row in rows:
+        boxes.setdefault(row.seq, {}).setdefault(row.seq_box, []).append(row.rank)
+    ways = set()
+    for cuts in boxes.values():
+        if len(cuts) < 2:
+            continue
+        dims = [i for i, column in enumerate(zip(*cuts, strict=True)) if len(set(column)) > 1]
+        if len(dims) > 1:
+            return True
+        ways.add(frozenset(tuple(sorted(ranks)) for ranks in cuts.values()))
+    return len(ways) > 1
+
+
 # ---- rows given
 def _read(row: Mapping[str, Any], number: int, case: Case) -> Row | None:
     where = f"{case.relations_path}: row {number}"

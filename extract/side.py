@@ -50,6 +50,8 @@ class Side:
     lookups: list[Lookup] = field(default_factory=list)
     onehots: dict[Base, OneHot] = field(default_factory=dict)
     alternatives: list[Operator] = field(default_factory=list)
+    mesh: bool = False  # are tensors cut in more than one way?
+    blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
     integers: IntegerFacts = field(default_factory=IntegerFacts)
     bases: list[Base] = field(default_factory=list)
     at: At = field(default_factory=At)
@@ -234,6 +236,29 @@ class Side:
             if integers:
                 self._integer_sum(base, rows)
         return View(base, dims if back is None else back)
+
+    def sum_in_blocks(self, total: View, terms: Sequence[View]) -> None:
+        """Notes other forms of a sum over ranks: of sums over neighbours. Where each rank has a
+        cell of a grid, neighbours complete one of its axes, and their sums the other."""
+        made = total.base.made
+        known = any(block.gives is total.base for block in self.blocks)
+        if not self.mesh or known or not isinstance(made, Sum) or len(made.terms) != len(terms):
+            return
+        for width in (k for k in range(2, len(terms) // 2 + 1) if len(terms) % k == 0):
+            sums = []
+            for start in range(0, len(terms), width):
+                rows = made.terms[start : start + width]
+                base = self.base(total.base.shape, "sum", [t.base for t in rows])
+                self.blocks.append(self._block(Sum(f"{base.name}?block", "sum", rows, base), made))
+                sums.append(identity(base))
+            other = Sum(f"{total.base.name}?by{width}", "sum", sums, total.base)
+            self.blocks.append(self._block(other, made))
+            total.base.needs += [v.base for v in sums]
+
+    @staticmethod
+    def _block(block: Sum, made: Sum) -> Sum:
+        block.target, block.node, block.rank = made.target, made.node, made.rank
+        return block
 
     def _integer_sum(self, base: Base, terms: Sequence[View]) -> None:
         whole = identity(base).dims

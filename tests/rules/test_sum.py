@@ -229,7 +229,6 @@ MESHES = (
         "all at once",
         maps=None,
         groups={"h": [[0, 1, 2, 3]], "g": [[0], [1], [2], [3]]},
-        xfail="refused: two open reductions of one operator are not joined at once",
     ),
     GRID.but("diagonal groups", groups={"h": [[0, 3], [1, 2]], "g": HALVES["g"]}),
     NESTED,

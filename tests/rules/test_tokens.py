@@ -77,8 +77,70 @@ BOTH = Case(
     },
 )
 
+AT_ONCE = Case(
+    "sequence and batch cut, added up at once",
+    WEIGHT.format(s=4, b=6, n=24) + "return w, v",
+    WEIGHT.format(s=2, b=2, n=4) + REDUCED,
+    ranks=6,
+    relate={
+        n: [
+            row(
+                r,
+                n,
+                seq_box=[[2 * (r % 2), 2 * (r % 2) + 2], [2 * (r // 2), 2 * (r // 2) + 2], [0, h]],
+            )
+            for r in range(6)
+        ]
+        for n, h in (("x", 6), ("g", 3))
+    },
+)
+
 
 @table(
+    AT_ONCE,
+    AT_ONCE.miss(
+        "one cell twice, another not at all",
+        "x: f32[2, 2, 6]",
+        "x: f32[2, 2, 6]",
+        relate={
+            n: [
+                row(
+                    r,
+                    n,
+                    seq_box=[
+                        [2 * (q % 2), 2 * (q % 2) + 2],
+                        [2 * (q // 2), 2 * (q // 2) + 2],
+                        [0, h],
+                    ],
+                )
+                for r in range(6)
+                for q in [min(r, 4)]
+            ]
+            for n, h in (("x", 6), ("g", 3))
+        },
+    ),
+    AT_ONCE.miss(
+        "cells of x and of its gradient that do not meet",
+        "x: f32[2, 2, 6]",
+        "x: f32[2, 2, 6]",
+        maps=("v",),
+        relate={
+            n: [
+                row(
+                    r,
+                    n,
+                    seq_box=[
+                        [2 * (q % 2), 2 * (q % 2) + 2],
+                        [2 * (q // 2), 2 * (q // 2) + 2],
+                        [0, h],
+                    ],
+                )
+                for r in range(6)
+                for q in [r if n == "x" else 5 - r]
+            ]
+            for n, h in (("x", 6), ("g", 3))
+        },
+    ),
     BATCH,
     BATCH.miss("not added up", 'w1 = all_reduce(w, "sum", "g")', "w1 = clone(w)", maps=("v",)),
     BATCH.miss("an average", '(w, "sum", "g")', '(w, "avg", "g")', maps=("v",)),
