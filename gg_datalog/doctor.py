@@ -21,7 +21,7 @@ def findings() -> tuple[list[str], bool]:
         f"engine auto: {_auto()}",
     ]
     for name, found in packages.items():
-        optional = "" if name in NEEDED else " (optional: only for capturing graphs)"
+        optional = "" if name in NEEDED else " (optional: for `replay` and capturing graphs)"
         lines.append(f"{name}: {found or 'not installed' + optional}")
     usable = all(packages[name] for name in NEEDED)
     return lines, usable

@@ -113,6 +113,19 @@ def cut(dim: Sequence[Atom], at: Sequence[int]) -> Dim:
     return inner
 
 
-def scaled(value: int, unit: Sequence[Atom]) -> int:
-    """A position counted in units, in the new sizes."""
-    return value // extent(unit) * size(unit)
+def off_by(dim: Sequence[Atom], at: Sequence[int]) -> int:
+    """-1, 0 or 1: how far positions ``at`` all lie beside those that divide the dimension well."""
+
+    def unit(by: int) -> int:
+        return gcd(extent(dim), *(p - by for p in at))
+
+    best = max((0, -1, 1), key=unit)
+    return best if unit(best) >= CLEARLY * unit(0) else 0
+
+
+CLEARLY = 4
+
+
+def scaled(value: int, unit: Sequence[Atom], by: int = 0) -> int:
+    """A position counted in units (but for ``by``), in the new sizes."""
+    return (value - by) // extent(unit) * size(unit) + by

@@ -2,87 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from gg_datalog.extract.view import View
 from gg_datalog.replay.documents import Json
-from gg_datalog.replay.evaluate import Evaluator, NotEvaluated, number
-from gg_datalog.replay.relations import coefficient, difference, positions, record
+from gg_datalog.replay.evaluate import JOIN, Evaluator, NotEvaluated, based, viewed
+from gg_datalog.replay.relations import APART, START, Numbers, difference, positions, record
 from gg_datalog.replay.tensor import Tensor
 
 Rows = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """The largest differences of an output; None where it cannot be put together at all."""
+@dataclass(repr=False)
+class Shown:
+    """What a node shows of its base: the base as the node has it (factor included), which of its
+    elements the node shows, and which of these a relation accounts for."""
 
-    max_abs: float | None
-    max_rel: float | None
+    base: Tensor
+    shown: Tensor
+    covered: Tensor
 
-    def worse(self, other: Numbers) -> Numbers:
-        """The larger one of two draws."""
-        if self.max_abs is None or other.max_abs is None:
-            return Numbers(None, None)
-        return max(self, other, key=lambda n: (n.max_rel or 0.0, n.max_abs or 0.0))
+    @property
+    def complete(self) -> bool:
+        """Is every element accounted for?"""
+        return bool((self.covered | ~self.shown).all())
+
+
+def _shown(view: Any, value: Any) -> Shown | None:
+    """None where the node does not compute what it was lowered to."""
+    if not isinstance(view, View) or not isinstance(value, torch.Tensor):
+        return None
+    if value.shape != torch.Size(view.shape):
+        return None
+    base, shown = based(view, value)
+    again = viewed(View(view.base, view.dims), base)
+    if difference(again, value).fits is False:
+        return None
+    return Shown(base, shown, torch.zeros_like(shown))
+
+
+@dataclass(repr=False)
+class _Parts:
+    """The parts of one sum (or maximum) that the ranks hold of the same elements."""
+
+    kind: str
+    extent: int
+    at: Any
+    rows: dict[tuple[int, int], list[tuple[Shown, Any]]] = field(default_factory=dict)
+
+    def whole(self) -> Tensor | None:
+        """All parts together; None where some are missing, or meet."""
+        upto = 0
+        for lo, n in sorted(self.rows):
+            meets = lo < upto or len(self.rows[lo, n]) > 1
+            if lo > upto or (meets and self.kind == "sum"):
+                return None
+            upto = max(upto, lo + n)
+        if upto < self.extent:
+            return None
+        pieces = [piece.base[there] for held in self.rows.values() for piece, there in held]
+        total = pieces[0]
+        for piece in pieces[1:]:
+            total = JOIN[self.kind](total, piece)
+        return total
 
 
 def related(seq: Evaluator, dist: Evaluator, wanted: Json, rows: Rows) -> Numbers | None:
-    """An output by the derived relations of what the ranks return for it; parts are added up."""
-    whole_view = seq.contexts[0].values.get(wanted["seq"])
-    if not isinstance(whole_view, View) or not rows:
+    """An output by the derived relations of what the ranks return for it, parts added up; None
+    where these do not account for every element of it, and of what each rank returns."""
+    whole = _shown(seq.contexts[0].values.get(wanted["seq"]), seq.nodes[0].get(wanted["seq"]))
+    if whole is None or not rows:
         return None
-    whole = seq.value(whole_view.base) * number(whole_view.scale)
-    total: dict[str, tuple[Tensor, Tensor]] = {}
-    worst = Numbers(0.0, 0.0)
+    pieces = {}
+    for rank, name in wanted["dist"].items():
+        views, values = dist.contexts[int(rank)].values, dist.nodes[int(rank)]
+        found = _shown(views.get(name), values.get(name))
+        if found is None:
+            return None
+        pieces[int(rank)] = found
+    worst = START
+    parts: dict[Any, _Parts] = {}
     for row in rows:
-        view = dist.contexts[row["rank"]].values[wanted["dist"][str(row["rank"])]]
-        piece = dist.value(view.base) * number(view.scale)
-        at, there = positions(row["block"], whole_view.base.shape, view.base.shape)
-        found = piece[there] if there else piece
-        expected = whole[at] if at else whole
-        if row["parts"] == "nil":
-            worst = worst.worse(Numbers(*difference(found, expected * coefficient(row["times"]))))
-        else:
-            before = total.get(row["block"])
-            total[row["block"]] = (found if before is None else before[0] + found, expected)
-    for found, expected in total.values():
-        worst = worst.worse(Numbers(*difference(found, expected)))
-    return worst
+        piece = pieces[row["rank"]]
+        try:
+            at, there = positions(row["block"], whole.base.shape, piece.base.shape)
+        except IndexError:
+            return None
+        stack = record(row["parts"])
+        if stack is None:
+            both = whole.shown[at] & piece.shown[there]
+            worst = worst.beside(difference(piece.base[there][both], whole.base[at][both]))
+            whole.covered[at], piece.covered[there] = True, True
+        elif stack[-1] is None:
+            along, kind, lo, n, extent, _ = stack
+            one = parts.setdefault((along, row["block"]), _Parts(kind, extent, at))
+            one.rows.setdefault((lo, n), []).append((piece, there))
+    for one in parts.values():
+        total = one.whole()
+        if total is None:
+            continue
+        worst = worst.beside(difference(total, whole.base[one.at]))
+        whole.covered[one.at] = True
+        for held in one.rows.values():
+            for piece, there in held:
+                piece.covered[there] = True
+    return worst if whole.complete and all(p.complete for p in pieces.values()) else None
 
 
-def by_shape(whole: Tensor, pieces: Sequence[Tensor]) -> Numbers:
+def by_shape(whole: Tensor, pieces: Sequence[Tensor], partial: bool = False) -> Numbers:
     """The difference where pieces are replicas, or shares along one dimension, in some order of the
-    ranks that their program may have meant: the closest one counts."""
+    ranks that their program may have meant (of a partial output: where they add up to it): the
+    closest one counts."""
     if not pieces:
-        return Numbers(None, None)
-    if all(p.shape == whole.shape for p in pieces):
-        worst = Numbers(0.0, 0.0)
-        for piece in pieces:
-            worst = worst.worse(Numbers(*difference(piece, whole)))
-        return worst
+        return APART
     found = []
+    if all(p.shape == whole.shape for p in pieces):
+        worst = START
+        for piece in pieces:
+            worst = worst.beside(difference(piece, whole))
+        found = [worst]
+        if partial:
+            found.append(difference(torch.stack(list(pieces)).sum(0), whole))
+        return closest(found)
     for dim in range(whole.dim()):
         rest = [(*p.shape[:dim], *p.shape[dim + 1 :]) for p in pieces if p.dim() == whole.dim()]
         if len(rest) < len(pieces) or set(rest) != {(*whole.shape[:dim], *whole.shape[dim + 1 :])}:
             continue
         if (made := _along(whole, pieces, dim)) is not None:
             found.append(made)
-    if not found:
-        return Numbers(None, None)
-    return min(found, key=lambda n: n.max_rel if n.max_rel is not None else float("inf"))
+    return closest(found) if found else APART
 
 
 def _along(whole: Tensor, pieces: Sequence[Tensor], dim: int) -> Numbers | None:
     """Shares in rank order; of several ranks that hold the same share each one has to."""
     total = sum(p.shape[dim] for p in pieces)
     extent = whole.shape[dim]
-    if total % extent:
+    if not extent or not total or total % extent:
         return None
     copies = total // extent
-    if len(pieces) % copies:
+    if len(pieces) % copies or (copies > 1 and len({p.shape[dim] for p in pieces}) > 1):
         return None
     orders = [list(range(len(pieces)))]
     if copies > 1:  # ranks of one share are side by side, or far apart
@@ -97,18 +159,19 @@ def _along(whole: Tensor, pieces: Sequence[Tensor], dim: int) -> Numbers | None:
             starts = [place * width for place in order]
         if any(s + p.shape[dim] > extent for s, p in zip(starts, pieces, strict=True)):
             continue
-        worst = Numbers(0.0, 0.0)
+        made = START
         for start, piece in zip(starts, pieces, strict=True):
-            part = whole.narrow(dim, start, piece.shape[dim])
-            worst = worst.worse(Numbers(*difference(piece, part)))
-        if best is None or (worst.max_rel or 0.0) < (best.max_rel or 0.0):
-            best = worst
+            made = made.beside(difference(piece, whole.narrow(dim, start, piece.shape[dim])))
+        best = made if best is None else closest([best, made])
     return best
 
 
-def is_part(row: Mapping[str, Any]) -> bool:
-    """Does a relation leave a reduction open?"""
-    return record(row["parts"]) is not None
+def closest(found: Sequence[Numbers]) -> Numbers:
+    """What fits best."""
+    order = {True: 0, None: 1, False: 2}
+    return min(
+        found, key=lambda n: (order[n.fits], float("inf") if n.max_rel is None else n.max_rel)
+    )
 
 
-__all__ = ["NotEvaluated", "Numbers", "by_shape", "is_part", "related"]
+__all__ = ["NotEvaluated", "Numbers", "by_shape", "closest", "related"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from gg_datalog.extract.sharding import read_rule
 from gg_datalog.extract.table import Row, Table
-from gg_datalog.replay.atoms import Dim, cut, extent, fix, fixed, fresh, scaled, size, unify
+from gg_datalog.replay.atoms import Dim, cut, extent, fix, fixed, fresh, off_by, scaled, size, unify
 from gg_datalog.replay.documents import Json, nodes_of
 
 Dims = list[Dim]
@@ -102,8 +102,12 @@ class GraphSizes:
             if not dims:
                 continue
             value = node["args"][place]
-            unit = cut(dims[0], [abs(value)])
-            self.number_at(node["args"], place, lambda v=value, u=unit: scaled(v, u))  # type: ignore[misc]
+            short = node["target"].split(".")[1]
+            if value < 0 and short in COMPARING:  # no position: it stays what it is
+                continue
+            by = off_by(dims[0], [abs(value)]) * (1 if value > 0 else -1)
+            unit = cut(dims[0], [abs(value - by)])
+            self.number_at(node["args"], place, lambda v=value, u=unit, b=by: scaled(v, u, b))  # type: ignore[misc]
 
     def resize(self) -> None:
         """Writes the chosen sizes into the graph."""
@@ -252,11 +256,13 @@ class GraphSizes:
 
     def _collective(self, node: Json, short: str) -> Any:
         dims = self.of(node["args"][0])
-        words = [a for a in [*node["args"], *node.get("kwargs", {}).values()] if isinstance(a, str)]
+        kwargs = node.get("kwargs", {})
+        words = [a for a in node["args"] if isinstance(a, str)]
+        words += [kwargs[k] for k in ("group_name", "group") if isinstance(kwargs.get(k), str)]
         self.collectives.append((words[-1], short, node, dims))
         counts = [a for a in node["args"][1:] if isinstance(a, int)]
         if short == "all_gather_into_tensor":
-            dim = counts[0] if len(counts) > 1 else 0
+            dim = counts[0] % len(dims) if len(counts) > 1 else 0
             return [*dims[:dim], [*fixed(counts[-1]), *dims[dim]], *dims[dim + 1 :]]
         if short == "reduce_scatter_tensor":
             inner = fresh(extent(dims[0]) // counts[-1])
@@ -300,7 +306,8 @@ class GraphSizes:
             self.domains.setdefault(self.source(ids["node"]), []).append(dim)
 
 
-COUNTING = ("add", "sub", "mul", "lt", "le", "ge", "gt", "eq", "ne")
+COMPARING = ("lt", "le", "ge", "gt", "eq", "ne")
+COUNTING = ("add", "sub", "mul", *COMPARING)
 
 
 def _tensor(argument: Any) -> bool:
@@ -435,14 +442,17 @@ def _made(at: GraphSizes, node: Json) -> Dims:
         else:
             at.number_at(args, numbers[-1], lambda: size(made[0]))
         return made
+    if "size" in node.get("kwargs", {}):
+        at.sizes_at(node["kwargs"], "size", made)
+        return made
     for place, listed in enumerate(args):
         if isinstance(listed, list) and listed == node["shape"]:
             at.sizes_at(args, place, made)
             if short.endswith("strided"):
                 args[place + 1 : place + 2] = []
                 node["target"] = node["target"].replace("_strided", "")
-            break
-    return made
+            return made
+    raise ValueError("its sizes are not listed")
 
 
 @sizes("mm", "bmm", "matmul", "mv", "dot")
@@ -550,16 +560,23 @@ def _slice(at: GraphSizes, node: Json) -> Dims:
     total = extent(of[dim])
     if _int(node, first + 3, "step", 1) != 1:
         raise ValueError("a slice with a step")
-    start, end = _int(node, first + 1, "start", 0) or 0, _int(node, first + 2, "end", None)
+    start, end = (
+        _int(node, first + 1, "start", 0) or 0,
+        _int(node, first + 2, "length" if short == "narrow" else "end"),
+    )
     end = total if end is None else end + start if short == "narrow" else end
     low, high = (max(0, min(total, v + total if v < 0 else v)) for v in (start, end))
     whole = (low, high) == (0, total)
-    unit = of[dim] if whole else cut(of[dim], [low, high])
-    if len(args) > first + 1 and args[first + 1] is not None:
-        at.number_at(args, first + 1, lambda: scaled(low, unit))
-    if len(args) > first + 2 and args[first + 2] is not None and args[first + 2] < END:
-        last = high - low if short == "narrow" else high
-        at.number_at(args, first + 2, lambda: scaled(last, unit))
+    by = 0 if whole else off_by(of[dim], [low, high])
+    unit = of[dim] if whole else cut(of[dim], [low - by, high - by])
+    last = high - low if short == "narrow" else high
+    end_name = "length" if short == "narrow" else "end"
+    for place, name, position in ((first + 1, "start", low), (first + 2, end_name, last)):
+        holder, key = (args, place) if place < len(args) else (node.get("kwargs", {}), name)
+        given = _int(node, place, name)
+        if given is not None and given < END:
+            beside = 0 if name == "length" else by
+            at.number_at(holder, key, lambda v=position, b=beside: scaled(v, unit, b))  # type: ignore[misc]
     part = [*of[:dim], [*fixed((high - low) // extent(unit)), *unit], *of[dim + 1 :]]
     if short == "slice_scatter":
         broadcast([part, at.of(args[1])])
@@ -569,8 +586,11 @@ def _slice(at: GraphSizes, node: Json) -> Dims:
 
 def _select(at: GraphSizes, node: Json) -> Dims:
     of = at.of(node["args"][0])
-    dim = node["args"][1] % len(of)
-    fix(of[dim])
+    dim, index = node["args"][1] % len(of), node["args"][2]
+    if index == extent(of[dim]) - 1:  # the last one
+        at.number_at(node["args"], 2, lambda: size(of[dim]) - 1)
+    elif index not in (0, -1):
+        fix(of[dim])
     return [*of[:dim], *of[dim + 1 :]]
 
 

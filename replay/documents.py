@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,9 @@ def load(files: CaseFiles) -> Documents:
     ]
     relations = [_row(r) for r in input_rows(case)]
     seq = read_json(Path(case.seq.path), "graph")
+    for node in (n for graph in (seq, *graphs.values()) for n in graph["nodes"]):
+        node.setdefault("args", [])
+        node.setdefault("kwargs", {})
     return Documents(seq, {r: graphs[r] for r in ranks}, groups, relations, outputs)
 
 
@@ -90,14 +93,8 @@ def _words(graphs: list[Json]) -> set[str]:
     for graph in graphs:
         for node in graph["nodes"]:
             given = [*node.get("args", []), *node.get("kwargs", {}).values()]
-            if "c10d" in node.get("target", "") or "vllm.all" in node.get("target", ""):
-                found |= {a for a in given if isinstance(a, str)}
+            found |= {a for a in given if isinstance(a, str)}
     return found
-
-
-def chosen(files: CaseFiles, partial: tuple[str, ...]) -> CaseFiles:
-    """The case with outputs declared partial."""
-    return replace(files, partial=[*files.partial, *partial]) if partial else files
 
 
 def nodes_of(graph: Json) -> dict[str, Json]:

@@ -17,12 +17,13 @@ from typing import Any
 import torch
 
 from gg_datalog.extract.context import Context
+from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.records import Concat, Label, Lookup, Operator, Slice, Sum
 from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.side import Side, _as_term
 from gg_datalog.extract.view import Base, View
 from gg_datalog.replay.documents import Json
-from gg_datalog.replay.kernels import by_rows, literal
+from gg_datalog.replay.kernels import OWN, by_rows, elementwise, literal, name_of
 from gg_datalog.replay.tensor import Tensor
 
 Axis = tuple[str, int, Any]  # (operator, label or place, inner axis or None)
@@ -95,12 +96,13 @@ class Evaluator:
     _lookups: dict[str, Lookup] = field(default_factory=dict)
     _others: dict[str, Operator] = field(default_factory=dict)
     _of_node: dict[Base, Tensor] = field(default_factory=dict)
+    _shown_by: set[tuple[Base, int]] = field(default_factory=set)  # base, id of the node's value
 
     def __post_init__(self) -> None:
         self._lookups = {found.name: found for found in self.side.lookups}
         for op in self.side.alternatives:
             self._others |= {op.name: op, f"{op.name}?swapped": op}
-        for _, view, array in self.lowering():
+        for _, view, array in self._nodes():
             self._note(view, array)
 
     def _note(self, view: View, value: Tensor) -> None:
@@ -110,13 +112,21 @@ class Evaluator:
         if prod(view.base.shape) != value.numel():
             return
         if [d.dim for dim in view.dims for d in dim] == list(range(len(view.base.shape))):
-            self._of_node[view.base] = value.reshape(view.base.shape)
-            return
-        base, shown = based(view, value)
-        if bool(shown.all()):
-            self._of_node[view.base] = base
+            base = value.reshape(view.base.shape)
+        else:
+            base, shown = based(view, value)
+            if not bool(shown.all()):
+                return
+        self._of_node[view.base] = base
+        self._shown_by.add((view.base, id(value)))
 
-    def lowering(self) -> Iterator[tuple[str, View, Tensor]]:
+    def others(self) -> Iterator[tuple[str, View, Tensor]]:
+        """Nodes whose base is the value of another node, or of a record."""
+        for name, view, array in self._nodes():
+            if (view.base, id(array)) not in self._shown_by:
+                yield name, view, array
+
+    def _nodes(self) -> Iterator[tuple[str, View, Tensor]]:
         """Every node with what it was lowered to and what it computed."""
         for rank, ctx in self.contexts.items():
             for name, value in ctx.values.items():
@@ -130,6 +140,8 @@ class Evaluator:
 
     def value(self, base: Base, limits: Limits = EVERYTHING) -> Tensor:
         """The value of a base with some reductions restricted."""
+        if any(map(is_symbolic, base.shape)):
+            raise NotEvaluated(f"{base.name} has a size that depends on data")
         key = (base, limits)
         if key not in self._known:
             self._known[key] = self._compute(base, limits)
@@ -205,6 +217,12 @@ class Evaluator:
             for v, m, a in zip(op.operands, op.maps, values, strict=True)
         ]
         cut = [_restricted(a, labels) for a in spread]
+        if node is not None and op.rank in self.contexts:
+            table = self.contexts[op.rank].table
+            name = table.aliases.get(name_of(op.target), name_of(op.target))
+            if name in table.elementwise and name.partition(".")[0] not in OWN:
+                made = elementwise(table, name, *_with(node, cut))
+                return _placed(made, op.labels, op.gives[place][1])
         return _placed(evaluate(op, cut, place, labels), op.labels, op.gives[place][1])
 
     def _kernel(
@@ -262,7 +280,8 @@ class Evaluator:
 
             made = compute(ctx.table, node["target"], args, kwargs, node)
         else:
-            made = by_rows([row], args, kwargs, None)
+            args = [] if node["target"].startswith("auto_functionalized") else args
+            made = by_rows([row], args, kwargs, None, ctx.table.placement)
         out = made[row.results[place]] if isinstance(made, (tuple, list)) else made
         view = self._view_of(op, place)
         if view is None:
@@ -303,6 +322,18 @@ class Evaluator:
         rows = _along(torch.arange(lo, lo + n), found.label, len(found.labels))
         rest = _restricted(table, {found.label: (lo, n)})
         return _placed(contracted(ids == rows, rest, [found.label]), found.labels, found.result)
+
+
+def _with(node: Json, operands: Sequence[Tensor]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a node, with these tensors for its own."""
+    rest = iter(operands)
+
+    def filled(argument: Any) -> Any:
+        own = isinstance(argument, dict) and "node" in argument
+        return next(rest) if own else _plain(argument)
+
+    args = [filled(a) for a in node.get("args", [])]
+    return args, {k: filled(v) for k, v in sorted(node.get("kwargs", {}).items())}
 
 
 def _plain(argument: Any) -> Any:
@@ -352,7 +383,7 @@ def evaluate(
     full = [limits[i][1] if i in limits else x.extent for i, x in enumerate(op.labels)]
     gone = [i for i, x in enumerate(op.labels) if x.kind in REDUCE]
     if name == "contract":
-        return contracted(*operands, gone)
+        return contracted(operands[0], operands[1], gone)
     if name in REDUCE and gone:
         return REDUCE[name](operands[0], gone, keepdim=True)
     if limits:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gg_datalog.extract.context import Context
+from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import Base, View
 from gg_datalog.replay.evaluate import viewed
@@ -40,14 +41,14 @@ class Draws:
         self.drawn[number] = mask
         view = _result(self.seq, node)
         if view is not None:
-            self._bases[number] = view.base, _to_base(view, mask)
+            self._bases[_ordinal(view, number)] = view.base, _to_base(view, mask)
         return mask
 
     def of_rank(self, rank: int, node: str, number: int, shape: Sequence[int], p: float) -> Tensor:
         """A mask of one rank."""
         view = _result(self.dist[rank], node)
-        if view is not None and number in self._bases:
-            base, ours = self._bases[number]
+        if view is not None and _ordinal(view, number) in self._bases:
+            base, ours = self._bases[_ordinal(view, number)]
             theirs = torch.rand(view.base.shape, generator=self.generator) >= p
             found = self._related.get((view.base.name, base.name), [])
             for block in found:
@@ -74,6 +75,13 @@ def _result(ctx: Context, node: str) -> View | None:
     value = ctx.values.get(node)
     first = value[0] if isinstance(value, tuple) and value else value
     return first if isinstance(first, View) else None
+
+
+def _ordinal(view: View, number: int) -> int:
+    """The number under which extraction pairs the operator: it skips what it cannot describe."""
+    made = view.base.made
+    text = made.signature.rpartition("#")[2] if isinstance(made, Operator) else ""
+    return int(text) if text.isdecimal() else number
 
 
 def _to_base(view: View, value: Tensor) -> Tensor:

@@ -75,8 +75,8 @@ def positions(
 @dataclass(frozen=True)
 class Numbers:
     """The largest absolute and relative difference of what was compared, None where there is
-    nothing to compare; ``fits`` says whether that is rounding: None where no one can tell, for there
-    is no number on both sides, or they are as small as rounding."""
+    nothing to compare; ``fits`` says whether that is rounding: None where no one can tell, for
+    there is no number on both sides, or they are as small as rounding."""
 
     max_abs: float | None
     max_rel: float | None
@@ -103,6 +103,7 @@ def _larger(a: float | None, b: float | None) -> float | None:
 
 
 SAME = Numbers(0.0, 0.0, True)
+START = Numbers(None, None, True)  # before anything is compared
 APART = Numbers(None, None, False)  # what cannot be put together
 OPEN = Numbers(None, None, None)  # what cannot be compared
 

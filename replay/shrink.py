@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
 from gg_datalog.extract.table import Table
-from gg_datalog.replay.atoms import Atom, Dim, cut, extent, fixed, leaves, scaled, size, unify
+from gg_datalog.replay.atoms import (
+    Atom,
+    Dim,
+    cut,
+    extent,
+    fixed,
+    leaves,
+    off_by,
+    scaled,
+    size,
+    unify,
+)
 from gg_datalog.replay.constraints import GraphSizes
 from gg_datalog.replay.documents import Documents
 
@@ -19,19 +30,21 @@ SMALLEST, LARGEST = 2, 9
 @dataclass(frozen=True)
 class Shrunk:
     """A case and how much memory its tensors take: as captured and now (bytes); ``rows`` are, per
-    integer input of the sequential graph, the rows of the table that it looks up; ``sizes`` pairs
-    captured sizes with new ones."""
+    integer input of the sequential graph, the rows of the table that it looks up, ``edges`` the
+    numbers at which some program treats it differently; ``sizes`` pairs captured sizes with new
+    ones."""
 
     case: Documents
     captured: int
     now: int
     rows: Mapping[str, int]
+    edges: Mapping[str, Sequence[int]]
     sizes: Mapping[int, int]
 
 
 def shrink(case: Documents, table: Table, smaller: bool = True) -> Shrunk:
     """The case with small sizes (or, with ``smaller`` false, as it is)."""
-    case = deepcopy(case)
+    given, case = case, deepcopy(case)
     graphs = {(side, rank): GraphSizes(g, table) for side, rank, g in case.graphs()}
     for one in graphs.values():
         one.collect()
@@ -46,15 +59,34 @@ def shrink(case: Documents, table: Table, smaller: bool = True) -> Shrunk:
         for one in graphs.values():
             one.resize()
         for box, units in boxes:
-            box[:] = [[scaled(v, u) for v in b] for b, u in zip(box, units, strict=True)]
+            box[:] = [
+                [scaled(v, unit, by) for v in b] for b, (unit, by) in zip(box, units, strict=True)
+            ]
+    else:
+        case = given  # some handlers change what they look at
     now = sum(g.elements(new=True) for g in graphs.values()) * WORD
     seq = graphs["seq", 0]
     rows = {name: min(size(d) for d in dims) for name, dims in seq.domains.items()}
-    return Shrunk(case, captured, now, rows, chosen)
+    return Shrunk(case, captured, now, rows, _edges(case, graphs), chosen)
 
 
 Graphs = Mapping[tuple[str, int], GraphSizes]
-Boxes = list[tuple[list[list[int]], list[Dim]]]
+Boxes = list[tuple[list[list[int]], list[tuple[Dim, int]]]]  # units, and what lies beside them
+
+
+def _edges(case: Documents, graphs: Graphs) -> dict[str, list[int]]:
+    """Numbers that integer inputs are compared with, also after they were shifted."""
+    names = {(row["rank"], row["dist"]): row["seq"] for row in case.relations}
+    found: dict[str, set[int]] = defaultdict(set)
+    for (side, rank), graph in graphs.items():
+        numbers: dict[str, set[int]] = defaultdict(set)
+        for source, node, place in graph.counted:
+            numbers[source].add(node["args"][place])
+        for source, mine in numbers.items():
+            name = source if side == "seq" else names.get((rank, source), "")
+            sums = {a + b for a in mine for b in mine if a != b}
+            found[name] |= {v + by for v in (*mine, *sums) for by in (-1, 0, 1)}
+    return {name: sorted(values) for name, values in found.items()}
 
 
 def _relate(case: Documents, graphs: Graphs) -> Boxes:
@@ -63,18 +95,23 @@ def _relate(case: Documents, graphs: Graphs) -> Boxes:
     for row in case.relations:
         ours = graphs["seq", 0].dims[row["seq"]]
         theirs = graphs["dist", row["rank"]].dims[row["dist"]]
-        units: list[Dim] = []
+        ours_in: list[tuple[Dim, int]] = []
+        theirs_in: list[tuple[Dim, int]] = []
         for a, b, (lo, hi), (dlo, dhi) in zip(
             ours, theirs, row["seq_box"], row["dist_box"], strict=True
         ):
             if extent(a) == hi - lo == extent(b):
                 unify(a, b)
                 unit: Dim = a
+                by = there = 0
             else:
-                unit = cut(a, [lo, hi, dlo, dhi, extent(b)])
+                by = off_by(a, [lo, hi])
+                there = off_by(b, [dlo, dhi])
+                unit = cut(a, [lo - by, hi - by, dlo - there, dhi - there, extent(b)])
                 unify(b, [*fixed(extent(b) // extent(unit)), *unit])
-            units.append(unit)
-        found += [(row["seq_box"], units), (row["dist_box"], units)]
+            ours_in.append((unit, by))
+            theirs_in.append((unit, there))
+        found += [(row["seq_box"], ours_in), (row["dist_box"], theirs_in)]
     return found
 
 

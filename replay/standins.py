@@ -7,7 +7,7 @@ operands that the row declares linear. Attributes go in as a factor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from zlib import crc32
 
@@ -77,8 +77,7 @@ def _result(
             linear = spread if linear is None else linear * spread
         else:
             other = other + (1 + 0.37 * place) * spread
-    gain = 0.5 + crc32(seed.encode()) % 1009 / 1009
-    made = gain * (torch.tanh(other) + 0.3 * torch.cos(other))
+    made = _bent(other, seed)
     if linear is not None:
         made = linear * (0.5 + made)
     for axis, name in enumerate(axes):
@@ -88,6 +87,29 @@ def _result(
     if summed:
         made = made.sum(tuple(range(len(out), len(axes))))
     return made.reshape([prod(known[n] for n in letters) for letters in dims])
+
+
+def _gain(text: str) -> float:
+    """A factor from 0.5 to 1.5, another one for every text."""
+    return 0.5 + crc32(text.encode()) / 2**32
+
+
+def _bent(x: Tensor, text: str) -> Tensor:
+    """A function that is not linear."""
+    return _gain(text) * (torch.tanh(x) + 0.3 * torch.cos(x))
+
+
+def each(text: str, operands: Sequence[Tensor], flags: Collection[str]) -> Tensor:
+    """A function element by element, ``text`` says of which kernel and attributes; `linear` in the
+    first operand, `monotone` in the only one, `commutative`."""
+    given = [x.to(torch.float64) for x in operands]
+    if "linear" in flags:
+        rest = sum(((1 + 0.37 * i) * x for i, x in enumerate(given[1:])), torch.zeros(()))
+        return given[0] * (2 + _bent(rest, text))
+    if "monotone" in flags and len(given) == 1:
+        return _gain(text) * (given[0] + torch.tanh(given[0]))
+    step = 0.0 if "commutative" in flags else 0.37
+    return _bent(sum(((1 + step * i) * x for i, x in enumerate(given)), torch.zeros(())), text)
 
 
 def _summed(row: Row, letter: str) -> bool:
@@ -137,5 +159,7 @@ def opaque(
     for place, x in enumerate(operands):
         flat = x.to(torch.float64).reshape(-1)
         total = total + (flat * _weights(flat.numel(), 0, 1, place)).sum() / max(flat.numel(), 1)
-    gain = 0.5 + crc32(f"{target}({attributes})".encode()) % 1009 / 1009
-    return gain * torch.tanh(total + _weights(prod(shape), 0, 1, 3)).reshape(list(shape))
+    gain = _gain(f"{target}({attributes})")
+    return gain * torch.sin(3 * gain * (total + _weights(prod(shape), 0, 1, 3))).reshape(
+        list(shape)
+    )
