@@ -28,7 +28,7 @@ from gg_datalog.replay.comparison import by_shape, related
 from gg_datalog.replay.documents import Documents, load, nodes_of
 from gg_datalog.replay.draw import draw, with_small_fills
 from gg_datalog.replay.evaluate import Evaluator, NotEvaluated
-from gg_datalog.replay.execute import Mismatch, Values, run_ranks
+from gg_datalog.replay.execute import Mismatch, OutOfRange, Values, run_ranks
 from gg_datalog.replay.kernels import NotExecuted
 from gg_datalog.replay.masks import Draws
 from gg_datalog.replay.relations import OPEN, Checker, Numbers, difference
@@ -148,7 +148,8 @@ def replay(
             raise InputError(
                 f"the case cannot be executed: {problem}",
                 None,
-                "add what is missing to the operator table (docs/operators.md)",
+                "give inputs of known sizes, and what is missing to the operator table "
+                "(docs/operators.md)",
             ) from None
 
 
@@ -241,7 +242,12 @@ class _Draw:
         seq = run_ranks(
             {0: self.case.seq}, groups.get("seq", []), table, {0: ours}, masks.sequential, seed
         )
-        dist = run_ranks(self.case.dist, groups.get("dist", []), table, theirs, masks.of_rank, seed)
+        try:
+            dist = run_ranks(
+                self.case.dist, groups.get("dist", []), table, theirs, masks.of_rank, seed
+            )
+        except OutOfRange as problem:  # on inputs on which the sequential program is well
+            raise Mismatch(f"the program breaks off: {problem}") from problem
         orders = _orders(built)
         self.values: dict[str, dict[int, Values]] = {"seq": seq, "dist": dist}
         self.sides = {

@@ -30,6 +30,10 @@ SPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c
 DROPOUT = ("aten.native_dropout", "aten.dropout")
 
 
+class OutOfRange(NotExecuted):
+    """A lookup beyond the end of a table."""
+
+
 class Mismatch(Exception):
     """Collectives that do not line up: the program hangs or mixes data."""
 
@@ -61,7 +65,10 @@ def resolve(argument: Any, values: Values) -> Any:
     """An argument with references replaced by values."""
     if isinstance(argument, dict):
         if set(argument) == {"node"}:
-            return values[argument["node"]]
+            value = values[argument["node"]]
+            if isinstance(value, Unknown):
+                raise NotExecuted(f"the size of placeholder `{value.name}` is not known")
+            return value
         return literal(argument)
     if isinstance(argument, str):  # the name of a size that depends on data
         return values.get(f"${argument}", argument)
@@ -82,16 +89,19 @@ def run_graph(
             continue
         if name in given:
             values[name] = given[name]
+        elif node["op"] == "placeholder":
+            values[name] = Unknown(name)
+            continue
         elif node["op"] == "get_attr":
             values[name] = constant(node)
         elif kind := collective(table, node):
             values[name] = yield _call(node, kind, values, types)
             if name_of(node["target"]).endswith("_"):
                 _write(node, values)
-        elif node["op"] == "call_function" and name_of(node["target"]) in DROPOUT:
+        elif name_of(node["target"]) in DROPOUT:
             values[name], drawn = _dropout(node, rank, randoms, values, masks)
             randoms += drawn
-        elif node["op"] == "call_function" and random(node):
+        elif random(node):
             with torch.random.fork_rng(devices=[]):  # what is drawn alike on both sides is the same
                 torch.manual_seed(seed + 104729 * others)
                 values[name] = _value(node, values, table, shapes.get(name))
@@ -101,6 +111,13 @@ def run_graph(
         _check(node, values[name])
         _bind(node, values[name], values)
     return values
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """An input without a known size."""
+
+    name: str
 
 
 def _bind(node: Json, value: Any, values: Values) -> None:
@@ -120,8 +137,10 @@ def _result_shapes(graph: Json) -> dict[str, list[Sequence[int] | None]]:
     for node in graph["nodes"]:
         args = node.get("args", [])
         if "getitem" in node.get("target", "") and len(args) == 2 and isinstance(args[0], dict):
-            place, shape = args[1], node.get("shape")
-            if isinstance(place, int) and place >= 0 and "node" in args[0] and shape is not None:
+            place, shape = args[1], node.get("shape") or []
+            if any(isinstance(e, str) for e in shape) or node.get("shape") is None:
+                continue
+            if isinstance(place, int) and place >= 0 and "node" in args[0]:
                 found.setdefault(args[0]["node"], {})[place] = shape
     return {n: [s.get(i) for i in range(max(s) + 1)] for n, s in found.items()}
 
@@ -164,7 +183,9 @@ def _write(node: Json, values: Values) -> None:
 def _dropout(node: Json, rank: int, ordinal: int, values: Values, masks: Masks) -> tuple[Any, int]:
     args = [resolve(a, values) for a in node["args"]]
     kwargs = {k: resolve(v, values) for k, v in node.get("kwargs", {}).items()}
-    x, p = args[0], args[1] if len(args) > 1 else kwargs["p"]
+    x, p = (*args, kwargs.get("p"))[:2] if args else (None, None)
+    if not isinstance(x, torch.Tensor) or not isinstance(p, (int, float)):
+        raise NotExecuted(f"node `{node['name']}`: dropout of no tensor, or by no probability")
     train = args[2] if len(args) > 2 else kwargs.get("train")
     single = name_of(node["target"]) == "aten.dropout"
     if train is False or p == 0:
@@ -175,8 +196,8 @@ def _dropout(node: Json, rank: int, ordinal: int, values: Values, masks: Masks) 
 
 
 def _value(node: Json, values: Values, table: Table, shapes: Shapes) -> Any:
-    if node["op"] == "placeholder":
-        raise NotExecuted(f"nothing is known of placeholder `{node['name']}`")
+    if any(isinstance(e, str) for e in node.get("shape") or []):
+        node = node | {"shape": [resolve(e, values) for e in node["shape"]]}
     args = [resolve(a, values) for a in node["args"]]
     kwargs = {k: resolve(v, values) for k, v in node.get("kwargs", {}).items()}
     try:
@@ -198,18 +219,17 @@ FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeEr
 
 def _failed(where: str, error: Exception) -> NotExecuted:
     text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return NotExecuted(f"{where}: {text}")
+    outside = isinstance(error, IndexError) or "out of bounds" in text or "out of range" in text
+    return (OutOfRange if outside else NotExecuted)(f"{where}: {text}")
 
 
 def _check(node: Json, value: Any) -> None:
     shape = node.get("shape")
-    if shape is None:
+    if shape is None or any(isinstance(e, str) for e in shape):
         return
     if not isinstance(value, torch.Tensor):
         raise NotExecuted(f"node `{node['name']}` gives no tensor, its graph says {shape}")
     if list(value.shape) == shape:
-        return
-    if any(isinstance(e, str) for e in shape):
         return
     raise NotExecuted(
         f"node `{node['name']}` has shape {list(value.shape)}, its graph says {shape}"
@@ -245,7 +265,7 @@ def run_ranks(
                 done[rank] = stop.value
             except NotExecuted as error:
                 where = f"rank {rank}: " if len(graphs) > 1 else ""
-                raise NotExecuted(f"{where}{error}") from error
+                raise type(error)(f"{where}{error}") from error
         for rank, call in waiting.items():
             if (rank, call.group) not in members:
                 raise NotExecuted(f"group `{call.group}` of rank {rank} is not known")
