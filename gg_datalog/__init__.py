@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # In a checkout the sub-packages lie beside this folder; installed, they lie inside it.
 _here = Path(__file__).resolve().parent

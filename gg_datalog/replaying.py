@@ -25,7 +25,14 @@ def replayed(
             None,
             "install it: pip install 'gg-datalog[torch]'",
         )
-    from gg_datalog.replay.command import as_document, as_lines, replay
+    try:
+        from gg_datalog.replay.command import as_document, as_lines, replay
+    except (ImportError, OSError) as error:
+        raise InputError(
+            f"torch is installed, but cannot be used: {str(error).strip() or type(error).__name__}",
+            None,
+            "install it again: pip install 'gg-datalog[torch]'",
+        ) from None
 
     found = replay(files, [*earlier, *operators], seed, full_size, say)
     return (as_document if form == "json" else as_lines)(found), found.report.verdict

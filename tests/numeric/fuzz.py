@@ -1,5 +1,5 @@
 """Random programs: a sequential one of a few operators, and a distributed one that shards its
-inputs and inserts collectives, mostly sensibly, now and then with a mistake.
+inputs over the axes of a mesh and inserts collectives, mostly sensibly, now and then with a mistake.
 
 Only soundness is asked of the rules: whatever they derive has to be right by execution. A program
 without a mistake (``clean``) also tells how often a right program is refused.
@@ -9,91 +9,79 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import prod
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from interpreter import name_of, resolve
-from kernels_np import OPS, Invalid
+from kernels_np import Invalid
+from mutations import mutate
 from program import Json, Program
+from writing import (
+    NAMES,
+    PARTIAL,
+    WHOLE,
+    Graph,
+    Layout,
+    Mesh,
+    Place,
+    Ref,
+    Site,
+    documents,
+    local,
+    ref,
+)
 
-from gg_datalog.extract.schema import RULE_RELATIONS
-
-Layout = tuple[Any, ...]  # ("R",), ("S", dim, sizes), ("P",)
-WHOLE: Layout = ("R",)
-PARTIAL: Layout = ("P",)
-UNARY = ("relu", "gelu", "exp", "tanh", "neg", "square", "sigmoid")
-LINEAR = ("neg",)
-
-
-def ref(name: str) -> Json:
-    """A reference to a node."""
-    return {"node": name}
-
-
-@dataclass
-class Graph:
-    """A graph under construction; shapes come from running operators on zeros."""
-
-    nodes: list[Json] = field(default_factory=list)
-    zeros: dict[str, Any] = field(default_factory=dict)
-
-    def placeholder(self, name: str, shape: Sequence[int], dtype: str) -> None:
-        """An input."""
-        self._add(name, "placeholder", name, [], np.zeros(shape, _NUMPY[dtype]))
-
-    def call(self, name: str, target: str, args: list[Any], **kwargs: Any) -> None:
-        """An operator; :class:`Invalid` where its operands do not fit."""
-        try:
-            made = OPS[name_of({"target": target})](*resolve(args, self.zeros), **kwargs)
-        except (ValueError, IndexError, AssertionError) as error:
-            raise Invalid(str(error)) from error
-        self._add(name, "call_function", target, args, np.zeros_like(made), kwargs)
-
-    def collective(self, name: str, target: str, args: list[Any], shape: Sequence[int]) -> None:
-        """A collective with a result of this shape."""
-        dtype = self.zeros[args[0]["node"]].dtype
-        self._add(name, "call_function", f"_c10d_functional.{target}", args, np.zeros(shape, dtype))
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a node."""
-        found: tuple[int, ...] = self.zeros[name].shape
-        return found
-
-    def _add(
-        self, name: str, op: str, target: str, args: list[Any], value: Any, kwargs: Any = None
-    ) -> None:
-        dtype = {"f": "float32", "i": "int64", "b": "bool"}[value.dtype.kind]
-        value = np.ones_like(value) if dtype == "bool" else value
-        self.zeros[name] = value
-        row = {"name": name, "op": op, "target": target, "args": args, "kwargs": kwargs or {}}
-        self.nodes.append(row | {"shape": list(value.shape), "dtype": dtype})
-
-    def drop_after(self, count: int) -> None:
-        """Forgets all nodes but the first ``count``."""
-        for node in self.nodes[count:]:
-            del self.zeros[node["name"]]
-        del self.nodes[count:]
-
-    def document(self, returns: Sequence[str]) -> Json:
-        """The graph as a document."""
-        output = {"name": "output", "op": "output", "target": "output", "kwargs": {}}
-        end = output | {"args": [[ref(n) for n in returns]]}
-        return {"format": "fx-graph", "version": 1, "nodes": [*self.nodes, end]}
+LETTERS = "abcde"
+ADDS = ("sum", "avg")
+EXTREMA = ("max", "min")
+EVERY = (*ADDS, *EXTREMA)
 
 
-_NUMPY = {"float32": float, "int64": np.int64, "bool": bool}
-
-
-@dataclass
+@dataclass(frozen=True)
 class Tensor:
-    """A sequential tensor, and a distributed one that is meant to hold it in some layout."""
+    """A sequential tensor, and the ranks' tensors that are meant to hold it in some layout."""
 
     seq: str
-    dist: str | None
+    dist: tuple[str, ...]
+    shape: tuple[int, ...]
     layout: Layout
+    made: bool = True  # by an operator
+
+
+@dataclass(frozen=True)
+class New:
+    """An operand that becomes an input, laid out as the operator needs it."""
+
+    dtype: str = "float32"
+
+
+Operand = Tensor | New
+Shard = tuple[str, tuple[int, ...], int]  # letter, sizes, blocks of which each has a part
+Emit = Callable[[Site], Sequence[Ref]]
+
+
+@dataclass(frozen=True)
+class Split:
+    """How an operator is spread over an axis of the mesh: a letter is cut, or operand ``part`` (-1:
+    all of them) stays an open ``kind``, or every rank does the same."""
+
+    shard: Shard | None = None
+    part: int | None = None
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which letters the operands and results of an operator have, and what may be cut or open."""
+
+    operands: Sequence[str]
+    results: Sequence[str]
+    whole: str = ""  # letters that may not be cut
+    open: Mapping[int, Sequence[str]] = field(default_factory=dict)  # which may be open in what
+    together: Sequence[str] = ()  # in what all operands may be open at once
+    kind: str = "sum"  # of the reduction over letters that results lack
+    prefer: str = ""  # a letter to be cut rather than others
+    extents: Mapping[str, int] = field(default_factory=dict)
+    carry: Callable[[Shard], Shard] | None = None  # what becomes of a cut letter
 
 
 @dataclass
@@ -101,7 +89,7 @@ class Fuzzer:
     """Builds one pair of programs."""
 
     rng: random.Random
-    ranks: int
+    mesh: Mesh
     mistakes: float
     seq: Graph = field(default_factory=Graph)
     dist: list[Graph] = field(default_factory=list)
@@ -111,191 +99,373 @@ class Fuzzer:
     count: int = 0
 
     def __post_init__(self) -> None:
-        self.dist = [Graph() for _ in range(self.ranks)]
-        self.order = list(range(self.ranks))
-        if self.mistakes and self.rng.random() < 0.1:
-            self.rng.shuffle(self.order)
-            self.clean = self.order == list(range(self.ranks))
+        self.dist = [Graph() for _ in range(self.mesh.ranks)]
+        if any(list(order) != sorted(order) for order in self.mesh.orders):
+            self.clean = False
 
     # ---- helpers --------------------------------------------------------------------------------
-    def wrong(self) -> bool:
+    def wrong(self, less: float = 1) -> bool:
         """Make a mistake here?"""
-        if self.rng.random() < self.mistakes:
+        if self.rng.random() < self.mistakes * less:
             self.clean = False
             return True
         return False
+
+    def roomy(self, extent: int, ranks: int) -> bool:
+        """Is a dimension to be cut? Not so often into shards of one position."""
+        return extent >= ranks * (1 if self.chance(0.4) else 2)
+
+    def chance(self, rate: float) -> bool:
+        """True as often as ``rate``."""
+        return self.rng.random() < rate
 
     def fresh(self, stem: str) -> str:
         """A new name."""
         self.count += 1
         return f"{stem}{self.count}"
 
-    def on_ranks(
-        self, stem: str, target: str, args: Callable[[int], list[Any]], **kwargs: Any
-    ) -> str:
-        """The same operator on all ranks."""
-        name = self.fresh(stem)
-        for rank, graph in enumerate(self.dist):
-            graph.call(name, target, args(rank), **kwargs)
-        return name
+    @property
+    def axes(self) -> range:
+        """The axes of the mesh."""
+        return range(len(self.mesh.shape))
 
-    def shape(self, tensor: Tensor) -> tuple[int, ...]:
-        """The sequential shape."""
-        return self.seq.shape(tensor.seq)
+    def on_ranks(self, tensor: Tensor, emit: Callable[[Site], Ref]) -> tuple[str, ...]:
+        """Something on all ranks, of one tensor."""
+        names, counts = [], []
+        for rank, graph in enumerate(self.dist):
+            at = self.mesh.at(rank)
+            site = Site(graph, [ref(tensor.dist[rank])], {}, {}, rank, at, self.count)
+            names.append(emit(site)["node"])
+            counts.append(site.count)
+        self.count = max(counts)
+        return tuple(names)
 
     # ---- inputs -----------------------------------------------------------------------------------
-    def cuts(self, extent: int) -> tuple[int, ...] | None:
-        """Sizes of a shard per rank, even or not; None where there is too little to share."""
-        if extent < self.ranks:
-            return None
-        if extent % self.ranks == 0 and self.rng.random() < 0.8:
-            return (extent // self.ranks,) * self.ranks
-        sizes = [1] * self.ranks
-        for _ in range(extent - self.ranks):
-            sizes[self.rng.randrange(self.ranks)] += 1
+    def cuts(self, extent: int, ranks: int) -> tuple[int, ...]:
+        """Sizes of a shard per rank, even or not, rarely of one position."""
+        if extent % ranks == 0 and self.chance(0.8):
+            return (extent // ranks,) * ranks
+        least = 1 if extent < 2 * ranks or self.chance(0.1) else 2
+        sizes = [least] * ranks
+        for _ in range(extent - least * ranks):
+            sizes[self.rng.randrange(ranks)] += 1
         return tuple(sizes)
 
-    def layout_for(self, shape: Sequence[int]) -> Layout:
-        """A random layout of an input."""
-        dims = [d for d, e in enumerate(shape) if e >= self.ranks]
-        if not dims or self.rng.random() < 0.35:
-            return WHOLE
-        dim = self.rng.choice(dims)
-        return ("S", dim, self.cuts(shape[dim]))
-
-    def input(
-        self, shape: Sequence[int], layout: Layout | None = None, dtype: str = "float32"
-    ) -> Tensor:
+    def input(self, shape: Sequence[int], layout: Layout, dtype: str = "float32") -> Tensor:
         """A new input on both sides with its relations."""
         name = self.fresh("x")
-        layout = self.layout_for(shape) if layout is None else layout
         self.seq.placeholder(name, shape, dtype)
-        start = 0
         for rank, graph in enumerate(self.dist):
-            box = [[0, e] for e in shape]
-            if layout[0] == "S":
-                box[layout[1]] = [start, start + layout[2][rank]]
-                start += layout[2][rank]
-            local = [hi - lo for lo, hi in box]
-            graph.placeholder(name, local, dtype)
-            row = {"seq": name, "seq_box": box, "rank": rank, "dist": name}
-            self.relations.append(row | {"dist_box": [[0, e] for e in local]})
-        tensor = Tensor(name, name, layout)
+            graph.placeholder(name, local(shape, layout, self.mesh.at(rank)), dtype)
+            for ours, theirs in self.mesh.boxes(rank, shape, layout):
+                row = {"seq": name, "seq_box": ours, "rank": rank, "dist": name}
+                self.relations.append(row | {"dist_box": theirs})
+        names = (name,) * self.mesh.ranks
+        tensor = Tensor(name, names, tuple(shape), layout, made=False)
         if dtype == "float32":
             self.tensors.append(tensor)
         return tensor
 
-    # ---- collectives ------------------------------------------------------------------------------
-    def whole(self, tensor: Tensor) -> Tensor:
-        """The tensor replicated, by a collective where it is not."""
-        if tensor.layout == WHOLE or tensor.dist is None:
-            return tensor
-        if tensor.layout == PARTIAL:
-            reduction = self.rng.choice(["max", "avg"]) if self.wrong() else "sum"
-            return self._reduced(tensor.dist, reduction, tensor)
-        _, dim, sizes = tensor.layout
-        if len(set(sizes)) > 1:
+    # ---- from one layout to another ---------------------------------------------------------------
+    def moved(self, x: Tensor, target: Layout) -> Tensor:
+        """The tensor in another layout, by collectives and slices."""
+        undo = {axis for axis in self.axes if x.layout[axis] != target[axis]}
+        outer = [p[1] for p in (x.layout[0], target[0]) if p[0] == "S"]
+        if 0 in undo and len(target) > 1 and x.layout[1][0] == "S" and x.layout[1][1] in outer:
+            undo.add(1)
+        if not undo and WHOLE in x.layout:
+            x = self._replicas(x, x.layout.index(WHOLE))
+        for axis in [a for a in sorted(undo) if self._exchanges(x, a, target)]:
+            x = self._exchanged(x, axis, target[axis])
+            undo.remove(axis)
+        for axis in sorted(undo, reverse=True):
+            x = self._opened(x, axis, target)
+        for axis in sorted(undo):
+            if target[axis][0] == "S" and x.layout[axis] == WHOLE:
+                x = self._cut(x, axis, target[axis])
+        if x.layout != target:
+            raise Invalid("there is no way to this layout")
+        return x
+
+    def _opened(self, x: Tensor, axis: int, target: Layout) -> Tensor:
+        """The tensor on all ranks of an axis as a whole (or reduced and scattered in one step)."""
+        place = x.layout[axis]
+        if place[0] == "P":
+            if self.wrong():
+                return self.relaid(x, axis, WHOLE)
+            if self._scatters(x, axis, target[axis]):
+                return self._scattered(x, axis, target[axis])
+            kind = {"avg": "avg", "max": "max", "min": "min"}.get(place[1], "sum")
+            if self.wrong(0.5):
+                kind = self.rng.choice(["max", "avg"] if kind == "sum" else ["sum"])
+            return self._reduced(x, axis, kind)
+        if place[0] == "S":
+            return self._gathered(x, axis)
+        return x
+
+    def relaid(self, x: Tensor, axis: int, place: Place) -> Tensor:
+        """The same tensors, taken for another layout."""
+        return replace(x, layout=(*x.layout[:axis], place, *x.layout[axis + 1 :]))
+
+    def _group(self, axis: int) -> str:
+        """The name of the group along an axis (or by mistake along the other one)."""
+        if len(self.mesh.shape) > 1 and self.wrong(0.3):
+            axis = 1 - axis
+        return NAMES[axis]
+
+    def _collective(
+        self, x: Tensor, kind: str, args: list[Any], resize: Callable[[list[int]], list[int]]
+    ) -> Tensor:
+        made = self.fresh(kind[:6])
+        for rank, graph in enumerate(self.dist):
+            name = x.dist[rank]
+            shape = resize(list(graph.shape(name)))
+            graph.collective(made, f"{kind}.default", [ref(name), *args], shape)
+            if self.count % 2:
+                graph.call(f"{made}w", "_c10d_functional.wait_tensor.default", [ref(made)])
+        names = (f"{made}w" if self.count % 2 else made,) * self.mesh.ranks
+        return replace(x, dist=names)
+
+    def _reduced(self, x: Tensor, axis: int, kind: str) -> Tensor:
+        made = self._collective(x, "all_reduce", [kind, self._group(axis)], lambda s: s)
+        return self.relaid(made, axis, WHOLE)
+
+    def _scatters(self, x: Tensor, axis: int, target: Place) -> bool:
+        """May a reduce-scatter do it?"""
+        free = all(p[0] != "S" or p[1] != 0 for i, p in enumerate(x.layout) if i != axis)
+        fits = target[0] == "S" and target[1] == 0 and target[3] == 1 and len(set(target[2])) == 1
+        fits = fits and sum(target[2]) == x.shape[0]
+        return free and fits and x.layout[axis] == PARTIAL and self.chance(0.7)
+
+    def _scattered(self, x: Tensor, axis: int, target: Place) -> Tensor:
+        size = self.mesh.shape[axis]
+        args = ["sum", size, self._group(axis)]
+        made = self._collective(x, "reduce_scatter_tensor", args, lambda s: [s[0] // size, *s[1:]])
+        return self.relaid(made, axis, target)
+
+    def _gathered(self, x: Tensor, axis: int) -> Tensor:
+        _, dim, sizes, outer = x.layout[axis]
+        size = self.mesh.shape[axis]
+        if len(set(sizes)) > 1 or outer > 1:
             raise Invalid("uneven shards are not gathered")
-        return self._gathered(tensor, dim)
-
-    def _reduced(self, name: str, reduction: str, tensor: Tensor) -> Tensor:
-        made = self.fresh("ar")
-        for graph in self.dist:
-            args = [ref(name), reduction, "g"]
-            graph.collective(made, "all_reduce.default", args, graph.shape(name))
-        return Tensor(tensor.seq, made, WHOLE)
-
-    def _gathered(self, tensor: Tensor, dim: int) -> Tensor:
-        assert tensor.dist is not None
-        name = tensor.dist
-        if dim and not self.wrong():
-            name = self.on_ranks("tr", "aten.transpose.int", lambda _, n=name: [ref(n), 0, dim])
-        made = self.fresh("ag")
-        for graph in self.dist:
-            shape = list(graph.shape(name))
-            args = [ref(name), self.ranks, "g"]
-            shape[0] *= self.ranks
-            graph.collective(made, "all_gather_into_tensor.default", args, shape)
-        if dim and name != tensor.dist:
-            made = self.on_ranks("tr", "aten.transpose.int", lambda _, n=made: [ref(n), 0, dim])
-        return Tensor(tensor.seq, made, WHOLE)
-
-    def scattered(self, tensor: Tensor) -> Tensor:
-        """A partial sum reduced and sharded along dimension 0."""
-        shape = self.shape(tensor)
-        if tensor.layout != PARTIAL or tensor.dist is None or not shape or shape[0] % self.ranks:
-            return self.whole(tensor)
-        made = self.fresh("rs")
-        part = shape[0] // self.ranks
-        for graph in self.dist:
-            args = [ref(tensor.dist), "sum", self.ranks, "g"]
-            local = [part, *graph.shape(tensor.dist)[1:]]
-            graph.collective(made, "reduce_scatter_tensor.default", args, local)
-        return Tensor(tensor.seq, made, ("S", 0, (part,) * self.ranks))
-
-    def sharded(self, tensor: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-        """A replicated tensor cut by each rank."""
-        starts = [sum(sizes[:r]) for r in range(self.ranks)]
-        if self.wrong():
-            starts = self.rng.choice(
-                [starts[::-1], [max(0, s - 1) for s in starts], [0] * self.ranks]
-            )
-        made = self.on_ranks(
-            "cut",
-            "aten.slice.Tensor",
-            lambda r: [ref(str(tensor.dist)), dim, starts[r], starts[r] + sizes[r]],
+        split = dim and self.chance(0.4)
+        swaps = dim and not split and not self.wrong()
+        turned = (
+            self.on_ranks(x, lambda at: at.call("transpose.int", at[0], 0, dim))
+            if swaps
+            else x.dist
         )
-        return Tensor(tensor.seq, made, ("S", dim, tuple(sizes)))
+        made = self._collective(
+            replace(x, dist=turned), "all_gather_into_tensor", [size, self._group(axis)],
+            lambda s: [s[0] * size, *s[1:]],
+        )  # fmt: skip
+        if split:
+            names = self.on_ranks(made, lambda at: _rejoined(at, size, dim))
+            made = replace(made, dist=names)
+        elif swaps:
+            names = self.on_ranks(made, lambda at: at.call("transpose.int", at[0], 0, dim))
+            made = replace(made, dist=names)
+        return self.relaid(made, axis, WHOLE)
 
-    def settled(self, tensor: Tensor) -> Tensor:
-        """No partial sum any more (or by mistake still one)."""
-        if tensor.layout != PARTIAL:
-            return tensor
+    def _replicas(self, x: Tensor, axis: int) -> Tensor:
+        """Replicas sent once more, averaged, or (a mistake) added up."""
+        if self.chance(0.02):
+            return self._reduced(x, axis, self.rng.choice(["avg", "avg", "max"]))
+        if self.chance(0.02):
+            return self._collective(x, "broadcast", [0, NAMES[axis]], lambda s: s)
+        return self._reduced(x, axis, "sum") if self.wrong(0.3) else x
+
+    def _exchanges(self, x: Tensor, axis: int, target: Layout) -> bool:
+        """May an all-to-all do it: from one dimension cut in equal parts to another one?"""
+        one, other = x.layout[axis], target[axis]
+        if one[0] != "S" or other[0] != "S" or one[1] == other[1] or one[3] * other[3] > 1:
+            return False
+        others = [p for row in (x.layout, target) for i, p in enumerate(row) if i != axis]
+        held = [p[1] for p in others if p[0] == "S"]
+        even = len(set(one[2])) == 1 == len(set(other[2]))
+        return even and one[1] not in held and other[1] not in held and self.chance(0.8)
+
+    def _exchanged(self, x: Tensor, axis: int, place: Place) -> Tensor:
+        """All-to-all: every rank gives each other one its part of the new dimension."""
+        old, new, size = x.layout[axis][1], place[1], self.mesh.shape[axis]
+        cut = place[2][0]
+        turned = replace(
+            x, dist=self.on_ranks(x, lambda at: at.call("transpose.int", at[0], 0, new))
+        )
+        sizes = [cut] * size if self.chance(0.5) else None
+        made = self._collective(
+            turned, "all_to_all_single", [sizes, sizes, self._group(axis)], lambda s: s
+        )
+        along = {0: new, new: 0}.get(old, old)
+
+        def emit(at: Site) -> Ref:
+            parts = at.call("split.Tensor", at[0], cut, 0)
+            whole = at.call("cat", [at.item(parts, i) for i in range(size)], along)
+            return at.call("transpose.int", whole, 0, new)
+
+        return self.relaid(replace(made, dist=self.on_ranks(made, emit)), axis, place)
+
+    def _cut(self, x: Tensor, axis: int, place: Place) -> Tensor:
+        """Every rank slices its share."""
+        _, dim, sizes, outer = place
+        if outer > 1:
+            raise Invalid("a share of every block is not sliced")
+        starts = [sum(sizes[:i]) for i in range(len(sizes))]
         if self.wrong():
-            return Tensor(tensor.seq, tensor.dist, WHOLE)
-        return self.scattered(tensor) if self.rng.random() < 0.4 else self.whole(tensor)
+            others = [starts[::-1], [max(0, s - 1) for s in starts], [0] * len(starts)]
+            starts = self.rng.choice(others)
 
-    def alike(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Two tensors of one shape in one layout."""
-        if a.layout == b.layout and (a.layout != PARTIAL or self.rng.random() < 0.5):
-            return a, b
-        a, b = self.settled(a), self.settled(b)
-        if a.layout == b.layout:
-            return a, b
-        if a.layout == WHOLE and b.layout[0] == "S":
-            return self.sharded(a, *b.layout[1:]), b
-        if b.layout == WHOLE and a.layout[0] == "S":
-            return a, self.sharded(b, *a.layout[1:])
-        return self.whole(a), self.whole(b)
+        def emit(at: Site) -> Ref:
+            i = at.coordinates[axis]
+            return at.call("slice.Tensor", at[0], dim, starts[i], starts[i] + sizes[i])
 
-    def free(self, tensor: Tensor, dims: Sequence[int]) -> Tensor:
-        """Not sharded along ``dims`` (unless by mistake)."""
-        tensor = self.settled(tensor)
-        if tensor.layout[0] == "S" and tensor.layout[1] in dims and not self.wrong():
-            return self.whole(tensor)
-        return tensor
+        return self.relaid(replace(x, dist=self.on_ranks(x, emit)), axis, place)
 
-    # ---- steps ------------------------------------------------------------------------------------
-    def both(
+    def settled(self, x: Tensor) -> Tensor:
+        """No open sum any more (or by mistake still one)."""
+        target = tuple(self._settled_place(x, axis) for axis in self.axes)
+        return self.moved(x, target)
+
+    def _settled_place(self, x: Tensor, axis: int) -> Place:
+        size = self.mesh.shape[axis]
+        if x.layout[axis][0] != "P":
+            return x.layout[axis]
+        free = all(p[0] != "S" or p[1] != 0 for p in x.layout)
+        if free and x.shape and x.shape[0] % size == 0 and self.chance(0.4):
+            used = sum(p[0] == "P" for p in x.layout)
+            if used == 1:
+                return ("S", 0, (x.shape[0] // size,) * size, 1)
+        return WHOLE
+
+    # ---- an operator on both sides ------------------------------------------------------------------
+    def apply(self, operands: Sequence[Operand], rule: Rule, emit: Emit) -> list[Tensor]:
+        """An operator on both sides: chooses how it is spread over the mesh, brings its operands
+        into place and notes what the results are meant to be."""
+        extents = dict(rule.extents)
+        for x, letters in zip(operands, rule.operands, strict=True):
+            if isinstance(x, Tensor):
+                extents |= zip(letters, x.shape, strict=True)
+        splits: list[Split] = []
+        for axis in self.axes:
+            splits.append(self._split(axis, operands, rule, extents, splits))
+        ready = [
+            self._ready(x, letters, place, splits, extents)
+            for place, (x, letters) in enumerate(zip(operands, rule.operands, strict=True))
+        ]
+        seq = Site(
+            self.seq, [ref(x.seq) for x in ready], {n: (0, e) for n, e in extents.items()},
+            {}, -1, (), self.count,
+        )  # fmt: skip
+        ours = emit(seq)
+        counts, theirs = [seq.count], []
+        for rank, graph in enumerate(self.dist):
+            at = self.mesh.at(rank)
+            ranges = _ranges(extents, splits, at)
+            cut = {s.shard[0]: s.shard[2] for s in splits if s.shard is not None}
+            site = Site(
+                graph, [ref(x.dist[rank]) for x in ready], ranges, cut, rank, at, self.count
+            )
+            theirs.append(emit(site))
+            counts.append(site.count)
+        self.count = max(counts)
+        made = []
+        for place, letters in enumerate(rule.results):
+            layout = tuple(_result_place(s, letters, rule) for s in splits)
+            dims = [p[1] for p in layout if p[0] == "S"]
+            names = {s.shard[0] for s in splits if s.shard is not None}
+            if len(set(dims)) < len(dims) and len(names) > 1:
+                raise Invalid("two dimensions made one, and both are cut")
+            names = tuple(refs[place]["node"] for refs in theirs)
+            name = ours[place]["node"]
+            made.append(Tensor(name, names, self.seq.shape(name), layout))
+            self._expect(made[-1])
+        self.tensors += made
+        return made
+
+    def _expect(self, x: Tensor) -> None:
+        """A program without a mistake has the shapes that its layouts say."""
+        for rank, graph in enumerate(self.dist):
+            wanted = local(x.shape, x.layout, self.mesh.at(rank))
+            if self.clean and list(graph.shape(x.dist[rank])) != wanted:
+                raise AssertionError(f"{x}: rank {rank} has {graph.shape(x.dist[rank])}")
+
+    def _split(
         self,
-        target: str,
-        seq: list[Any],
-        dist: Callable[[int], list[Any]] | None,
-        layout: Layout,
-        **kwargs: Any,
-    ) -> None:
-        """One operator on both sides; ``dist`` gives a rank's arguments."""
-        name = self.fresh("s")
-        self.seq.call(name, target, seq, **kwargs)
-        made = None if dist is None else self.on_ranks("d", target, dist, **kwargs)
-        self.tensors.append(Tensor(name, made, layout))
+        axis: int,
+        operands: Sequence[Operand],
+        rule: Rule,
+        extents: Mapping[str, int],
+        before: Sequence[Split],
+    ) -> Split:
+        size = self.mesh.shape[axis]
+        room = dict(extents)
+        for split in before:
+            if split.shard is not None:
+                letter, sizes, outer = split.shard
+                even = len(set(sizes)) == 1 and outer == 1
+                room[letter] = sizes[0] if even else 0
+        options: list[Split] = []
+        for place, (x, letters) in enumerate(zip(operands, rule.operands, strict=True)):
+            held = x.layout[axis] if isinstance(x, Tensor) else WHOLE
+            if held[0] == "S":
+                letter, sizes, outer = letters[held[1]], held[2], held[3]
+                free = letter not in rule.whole or self.wrong(0.5)
+                if free and room[letter] == sum(sizes) * outer:
+                    options.append(Split((letter, sizes, outer)))
+            elif held[0] == "P" and held[1] in rule.open.get(place, ()):
+                options.append(Split(part=place, kind=held[1]))
+        options += self._open(axis, operands, rule)
+        if options and self.chance(0.85):
+            return self.rng.choice(options)
+        free = sorted(set(room) - set(rule.whole))
+        fresh = [n for n in free if self.roomy(room[n], size)]
+        if fresh and self.chance(0.4):
+            letter = self.rng.choice(fresh)
+            if rule.prefer in fresh and rule.prefer and self.chance(0.6):
+                letter = rule.prefer
+            return Split((letter, self.cuts(room[letter], size), 1))
+        return Split()
 
+    def _open(self, axis: int, operands: Sequence[Operand], rule: Rule) -> list[Split]:
+        """All operands open at once; by mistake also where some of them are not."""
+        held = [x.layout[axis] if isinstance(x, Tensor) else WHOLE for x in operands]
+        open_ = [p for p in held if p[0] == "P"]
+        if len(set(open_)) != 1 or open_[0][1] not in rule.together:
+            return []
+        if len(open_) == len(held) or self.wrong():
+            return [Split(part=-1, kind=open_[0][1])] * 3
+        return []
+
+    def _ready(
+        self,
+        x: Operand,
+        letters: str,
+        place: int,
+        splits: Sequence[Split],
+        extents: Mapping[str, int],
+    ) -> Tensor:
+        layout: list[Place] = []
+        for axis, split in enumerate(splits):
+            if split.shard is not None and split.shard[0] in letters:
+                letter, sizes, outer = split.shard
+                layout.append(("S", letters.index(letter), sizes, outer))
+            elif split.part == place or (split.part == -1 and isinstance(x, Tensor)):
+                layout.append(x.layout[axis] if isinstance(x, Tensor) else WHOLE)
+            else:
+                layout.append(WHOLE)
+        if isinstance(x, New):
+            return self.input([extents[n] for n in letters], tuple(layout), x.dtype)
+        return self.moved(x, tuple(layout))
+
+    # ---- the whole --------------------------------------------------------------------------------
     def step(self) -> None:
         """One random step; what does not fit is undone."""
+        from steps import STEPS
+
         marks = [len(g.nodes) for g in (self.seq, *self.dist)]
         saved = len(self.tensors), len(self.relations), self.clean
         kind = self.rng.choice(STEPS)
-        pool = [t for t in self.tensors if t.dist is not None and self.shape(t)]
+        pool = [t for t in self.tensors if t.shape]
         try:
             kind(self, self.rng.choice(pool[-4:]))
         except Invalid:
@@ -304,292 +474,124 @@ class Fuzzer:
             del self.tensors[saved[0] :], self.relations[saved[1] :]
             self.clean = saved[2]
 
-    def unary(self, x: Tensor) -> None:
-        """An elementwise function."""
-        name = self.rng.choice(UNARY)
-        if not (x.layout == PARTIAL and name in LINEAR):
-            x = self.settled(x)
-        args = lambda _: [ref(str(x.dist))]  # noqa: E731
-        self.both(f"aten.{name}.default", [ref(x.seq)], args, x.layout)
-
-    def scaled(self, x: Tensor) -> None:
-        """A product with a number."""
-        by = self.rng.choice([2, 0.5, -1, 0.1, 3])
-        again = by * 2 if self.wrong() else by
-        args = lambda _: [ref(str(x.dist)), again]  # noqa: E731
-        target = self.rng.choice(["aten.mul.Tensor", "aten.div.Tensor"])
-        self.both(target, [ref(x.seq), by], args, x.layout)
-
-    def binary(self, x: Tensor) -> None:
-        """Arithmetic with a tensor of the same shape, or one broadcast along leading dimensions."""
-        shape = self.shape(x)
-        others = [t for t in self.tensors if t.dist and self.shape(t) == shape]
-        target = self.rng.choice(["aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor"])
-        if len(shape) > 1 and self.rng.random() < 0.4:
-            self._broadcast(x, target)
-            return
-        y = self.rng.choice(others) if self.rng.random() < 0.6 else self.input(shape)
-        if "mul" in target:
-            x, y = self.settled(x), self.settled(y)
-        x, y = self.alike(x, y)
-        first, second = (y, x) if self.wrong() else (x, y)
-        args = lambda _: [ref(str(first.dist)), ref(str(second.dist))]  # noqa: E731
-        self.both(target, [ref(x.seq), ref(y.seq)], args, x.layout)
-
-    def _broadcast(self, x: Tensor, target: str) -> None:
-        x = self.settled(x)
-        last = len(self.shape(x)) - 1
-        on_last = x.layout[0] == "S" and x.layout[1] == last
-        layout: Layout = ("S", 0, x.layout[2]) if on_last else WHOLE
-        y = self.input(self.shape(x)[-1:], layout)
-        args = lambda _: [ref(str(x.dist)), ref(str(y.dist))]  # noqa: E731
-        self.both(target, [ref(x.seq), ref(y.seq)], args, x.layout)
-
-    def matmul(self, x: Tensor) -> None:
-        """A product with a new weight."""
-        shape = self.shape(x)
-        if len(shape) < 2:
-            raise Invalid("too few dimensions")
-        inner, outer = shape[-1], self.rng.choice([2, 3, 4, 6])
-        x = self.settled(x)
-        if x.layout[0] == "S" and x.layout[1] == len(shape) - 1:
-            w = self.input((inner, outer), ("S", 0, x.layout[2]))
-            layout = PARTIAL
-        elif x.layout == WHOLE:
-            w = self.input((inner, outer))
-            layout = ("S", len(shape) - 1, w.layout[2]) if w.layout[0] == "S" else WHOLE
-            if w.layout[0] == "S" and w.layout[1] == 0:
-                x, layout = self.sharded(x, len(shape) - 1, w.layout[2]), PARTIAL
-        else:
-            w, layout = self.input((inner, outer), WHOLE), x.layout
-        args = lambda _: [ref(str(x.dist)), ref(str(w.dist))]  # noqa: E731
-        self.both("aten.matmul.default", [ref(x.seq), ref(w.seq)], args, layout)
-
-    def softmax(self, x: Tensor) -> None:
-        """Softmax over the last dimension."""
-        last = len(self.shape(x)) - 1
-        x = self.free(x, [last])
-        args = lambda _: [ref(str(x.dist)), -1, False]  # noqa: E731
-        self.both("aten._softmax.default", [ref(x.seq), -1, False], args, x.layout)
-
-    def reduce(self, x: Tensor) -> None:
-        """Sum, mean or maximum over a dimension."""
-        name = self.rng.choice(["sum.dim_IntList", "mean.dim", "amax.default"])
-        x = self.settled(x)
-        dim, keep = self.rng.randrange(len(self.shape(x))), self.rng.random() < 0.3
-        layout = x.layout
-        if layout[0] == "S" and layout[1] == dim:
-            if name == "sum.dim_IntList":
-                layout = PARTIAL
-            else:
-                x = self.free(x, [dim])
-                layout = WHOLE
-        elif layout[0] == "S" and not keep:
-            layout = ("S", layout[1] - (layout[1] > dim), layout[2])
-        args = lambda _: [ref(str(x.dist)), [dim], keep]  # noqa: E731
-        self.both(f"aten.{name}", [ref(x.seq), [dim], keep], args, layout)
-
-    def transpose(self, x: Tensor) -> None:
-        """Two dimensions swapped."""
-        rank = len(self.shape(x))
-        if rank < 2:
-            raise Invalid("too few dimensions")
-        a, b = self.rng.sample(range(rank), 2)
-        layout = x.layout
-        if layout[0] == "S":
-            layout = ("S", {a: b, b: a}.get(layout[1], layout[1]), layout[2])
-        args = lambda _: [ref(str(x.dist)), a, b]  # noqa: E731
-        self.both("aten.transpose.int", [ref(x.seq), a, b], args, layout)
-
-    def merge(self, x: Tensor) -> None:
-        """Two neighbouring dimensions made one."""
-        shape = self.shape(x)
-        if len(shape) < 2:
-            raise Invalid("too few dimensions")
-        dim = self.rng.randrange(len(shape) - 1)
-        x = self.free(x, [dim + 1])
-        self._view(
-            x, lambda s: [*s[:dim], s[dim] * s[dim + 1], *s[dim + 2 :]], dim, shape[dim + 1], -1
-        )
-
-    def divide(self, x: Tensor) -> None:
-        """A dimension split in two."""
-        shape = self.shape(x)
-        dim = self.rng.randrange(len(shape))
-        inner = self.rng.choice([2, 3])
-        if shape[dim] % inner or len(shape) > 3:
-            raise Invalid("not divisible")
-        self._view(x, lambda s: [*s[:dim], s[dim] // inner, inner, *s[dim + 1 :]], dim, inner, 1)
-
-    def _view(
-        self, x: Tensor, change: Callable[[Sequence[int]], list[int]], dim: int, inner: int, by: int
-    ) -> None:
-        layout = x.layout
-        if layout[0] == "S" and layout[1] == dim:
-            if by > 0 and any(size % inner for size in layout[2]):
-                raise Invalid("a border inside")
-            scale = (lambda n: n // inner) if by > 0 else (lambda n: n * inner)
-            layout = ("S", dim, tuple(map(scale, layout[2])))
-        elif layout[0] == "S" and layout[1] > dim:
-            layout = ("S", layout[1] + by, layout[2])
-        locals_ = [change(g.shape(str(x.dist))) for g in self.dist]
-        if any(
-            prod(n) != prod(g.shape(str(x.dist))) for n, g in zip(locals_, self.dist, strict=True)
-        ):
-            raise Invalid("a view that does not fit")
-        args = lambda r: [ref(str(x.dist)), locals_[r]]  # noqa: E731
-        self.both("aten.view.default", [ref(x.seq), change(self.shape(x))], args, layout)
-
-    def cut(self, x: Tensor) -> None:
-        """A slice."""
-        shape = self.shape(x)
-        dim = self.rng.randrange(len(shape))
-        x = self.free(x, [dim]) if x.layout != PARTIAL else x
-        lo = self.rng.randrange(shape[dim])
-        hi = self.rng.randint(lo + 1, shape[dim])
-        off = -1 if lo and self.wrong() else 0
-        args = lambda _: [ref(str(x.dist)), dim, lo + off, hi + off]  # noqa: E731
-        self.both("aten.slice.Tensor", [ref(x.seq), dim, lo, hi], args, x.layout)
-
-    def cat(self, x: Tensor) -> None:
-        """A concatenation of two tensors."""
-        shape = self.shape(x)
-        others = [t for t in self.tensors if t.dist and self.shape(t) == shape]
-        y = self.rng.choice(others)
-        dim = self.rng.randrange(len(shape))
-        x, y = self.alike(self.settled(x), self.settled(y))
-        if x.layout[0] == "S" and x.layout[1] == dim:
-            x, y = self.free(x, [dim]), self.free(y, [dim])
-        swap = self.wrong()
-        args = lambda _: [[ref(str(t.dist)) for t in ((y, x) if swap else (x, y))], dim]  # noqa: E731
-        self.both("aten.cat.default", [[ref(x.seq), ref(y.seq)], dim], args, x.layout)
-
-    def lookup(self, _: Tensor) -> None:
-        """A lookup in a new table, replicated, sharded by columns, or by rows with a mask."""
-        rows, width = self.rng.choice([4, 6, 8]), self.rng.choice([2, 4])
-        ids = self.input((self.rng.choice([2, 3, 5]),), WHOLE, "int64")
-        table = self.input((rows, width))
-        name = self.fresh("s")
-        self.seq.call(name, "aten.embedding.default", [ref(table.seq), ref(ids.seq)])
-        if table.layout[0] == "S" and table.layout[1] == 0:
-            self.tensors.append(Tensor(name, self._masked(table, ids), PARTIAL))
-            return
-        made = self.on_ranks(
-            "d", "aten.embedding.default", lambda _: [ref(str(table.dist)), ref(str(ids.dist))]
-        )
-        layout = ("S", 1, table.layout[2]) if table.layout[0] == "S" else WHOLE
-        self.tensors.append(Tensor(name, made, layout))
-
-    def _masked(self, table: Tensor, ids: Tensor) -> str:
-        sizes = table.layout[2]
-        lows = [sum(sizes[:r]) for r in range(self.ranks)]
-        highs = [lo + n for lo, n in zip(lows, sizes, strict=True)]
-        if self.wrong():
-            place = self.rng.randrange(self.ranks)
-            bounds = self.rng.choice([lows, highs])
-            bounds[place] += self.rng.choice([-1, 1])
-        offsets = list(lows)
-        if self.wrong():
-            offsets[self.rng.randrange(self.ranks)] += self.rng.choice([-1, 1])
-        at = ref(str(ids.dist))
-        low = self.on_ranks("lt", "aten.lt.Scalar", lambda r: [at, lows[r]])
-        high = self.on_ranks("ge", "aten.ge.Scalar", lambda r: [at, highs[r]])
-        mask = self.on_ranks("or", "aten.bitwise_or.Tensor", lambda _: [ref(low), ref(high)])
-        local = self.on_ranks("sub", "aten.sub.Tensor", lambda r: [at, offsets[r]])
-        local = self.on_ranks(
-            "fill", "aten.masked_fill.Scalar", lambda _: [ref(local), ref(mask), 0]
-        )
-        rows = self.on_ranks(
-            "rows", "aten.embedding.default", lambda _: [ref(str(table.dist)), ref(local)]
-        )
-        column = self.on_ranks("col", "aten.unsqueeze.default", lambda _: [ref(mask), -1])
-        fill = 1 if self.wrong() else 0
-        return self.on_ranks(
-            "put", "aten.masked_fill.Scalar", lambda _: [ref(rows), ref(column), fill]
-        )
-
-    # ---- the whole --------------------------------------------------------------------------------
     def build(self, steps: int) -> Program:
         """The pair of programs."""
-        self.input(self.rng.choice([(4, 6), (2, 4), (2, 3, 4), (6, 4), (4, 2, 6)]))
+        shape = self.rng.choice(SHAPES)
+        self.input(shape, self.layout_for(shape))
         for _ in range(4 * steps):
-            if sum(t.seq.startswith("s") for t in self.tensors) >= steps:
+            if sum(t.made for t in self.tensors) >= steps:
                 break
             self.step()
-        made = [t for t in self.tensors if t.dist and t.seq.startswith("s")] or self.tensors
-        kept = [made[-1]] + [t for t in made[:-1] if self.rng.random() < 0.3]
-        kept = [self._final(t) for t in kept]
-        outputs = [{"seq": t.seq, "dist": t.dist} for t in kept if t.dist]
-        names = {str(r): "g" for r in range(self.ranks)}
-        groups = {"seq": [], "dist": [{"ranks": self.order, "names": names}]}
-        seq = self.seq.document([o["seq"] for o in outputs])
-        dist = {r: g.document([o["dist"] for o in outputs]) for r, g in enumerate(self.dist)}
-        return Program(seq, dist, groups, self.relations, outputs)
+        made = [t for t in self.tensors if t.made] or self.tensors
+        kept = [made[-1]] + [t for t in made[:-1] if self.chance(0.3)]
+        outputs, ours, theirs = [], [], []
+        for tensor in dict.fromkeys(kept):
+            left = self._left_open(tensor)
+            final = tensor if left else self.settled(tensor)
+            row: Json = {"seq": final.seq, "dist": final.dist[0]}
+            if len(set(final.dist)) > 1 or self.chance(0.1):
+                row["dist"] = {str(r): name for r, name in enumerate(final.dist)}
+            outputs.append(row | ({"partial": True} if left else {}))
+            ours.append(final.seq)
+            theirs.append(final.dist)
+        (seq,) = documents([self.seq], [ours])
+        returned = [[names[r] for names in theirs] for r in range(self.mesh.ranks)]
+        dist = dict(enumerate(documents(self.dist, returned)))
+        return Program(seq, dist, self.mesh.groups(), self.relations, outputs)
 
-    def _final(self, tensor: Tensor) -> Tensor:
-        return self.settled(tensor)
+    def layout_for(self, shape: Sequence[int]) -> Layout:
+        """A random layout of an input."""
+        layout: list[Place] = []
+        room = list(shape)
+        for size in self.mesh.shape:
+            dims = [d for d, e in enumerate(room) if self.roomy(e, size)]
+            if not dims or self.chance(0.4):
+                layout.append(WHOLE)
+                continue
+            dim = self.rng.choice(dims)
+            outer = 2 if room[dim] % (2 * size) == 0 and self.chance(0.1) else 1
+            sizes = self.cuts(room[dim] // outer, size)
+            layout.append(("S", dim, sizes, outer))
+            room[dim] = sizes[0] if len(set(sizes)) == 1 and outer == 1 else 0
+        return tuple(layout)
+
+    def _left_open(self, x: Tensor) -> bool:
+        """Is the output declared to be an open sum, over one axis?"""
+        others = [p[0] for p in x.layout if p != PARTIAL]
+        return len(others) == len(x.layout) - 1 and set(others) <= {"S"} and self.chance(0.4)
 
 
-STEPS: list[Callable[[Fuzzer, Tensor], None]] = [
-    Fuzzer.unary, Fuzzer.scaled, Fuzzer.binary, Fuzzer.binary, Fuzzer.matmul, Fuzzer.matmul,
-    Fuzzer.softmax, Fuzzer.reduce, Fuzzer.transpose, Fuzzer.merge, Fuzzer.divide, Fuzzer.cut,
-    Fuzzer.cat, Fuzzer.lookup,
-]  # fmt: skip
+def _rejoined(at: Site, size: int, dim: int) -> Ref:
+    """What was gathered along dimension 0, along another one."""
+    rows = at.shape(at[0])[0] // size
+    parts = at.call("split.Tensor", at[0], rows, 0)
+    return at.call("cat", [at.item(parts, i) for i in range(size)], dim)
+
+
+def _ranges(
+    extents: Mapping[str, int], splits: Sequence[Split], at: Sequence[int]
+) -> dict[str, tuple[int, int]]:
+    """(first position, how many) per letter on one rank."""
+    found = {letter: (0, extent) for letter, extent in extents.items()}
+    for i, split in zip(at, splits, strict=True):
+        if split.shard is not None:
+            letter, sizes, outer = split.shard
+            found[letter] = (found[letter][0] + sum(sizes[:i]), sizes[i] * outer)
+    return found
+
+
+def _result_place(split: Split, letters: str, rule: Rule) -> Place:
+    """What a result is meant to be over an axis."""
+    if split.part is not None:
+        return ("P", split.kind)
+    if split.shard is None:
+        return WHOLE
+    shard = split.shard if rule.carry is None else rule.carry(split.shard)
+    letter, sizes, outer = shard
+    if letter in letters:
+        return ("S", letters.index(letter), sizes, outer)
+    if outer > 1 or 1 in sizes:
+        raise Invalid("a reduction over a part of every block, or one position: not described")
+    if rule.kind == "avg" and len(set(sizes)) > 1:
+        raise Invalid("an average of uneven shards")
+    return ("P", rule.kind)
+
+
+# ---- for steps ---------------------------------------------------------------------------------------
+def letters(x: Tensor) -> str:
+    """A letter per dimension."""
+    return LETTERS[: len(x.shape)]
+
+
+def ranked(x: Tensor, least: int, most: int = 5) -> str:
+    """The letters of a tensor with so many dimensions, else :class:`Invalid`."""
+    if not least <= len(x.shape) <= most:
+        raise Invalid("another number of dimensions")
+    return letters(x)
+
+
+def alike(f: Fuzzer, x: Tensor) -> Tensor | New:
+    """Another tensor of the same shape: one that is there or a new one."""
+    others = [t for t in f.tensors if t.shape == x.shape]
+    return f.rng.choice(others[-5:]) if others and f.chance(0.6) else New()
+
+
+# ---- a program ---------------------------------------------------------------------------------------
+SHAPES = ((4, 6), (2, 4), (2, 3, 4), (8, 6), (4, 2, 6), (8, 4), (6, 12), (4, 8), (2, 4, 8), (12, 4))
+MESHES = ((2,), (2,), (3,), (4,), (2, 2), (2, 2), (2, 3), (3, 2))
+CHANGED = 0.1  # programs of which the documents are broken at some place
 
 
 def generate(seed: int) -> tuple[Program, bool]:
     """A pair of programs, and whether the distributed one was written without a mistake."""
     rng = random.Random(seed)
-    fuzzer = Fuzzer(rng, rng.choice([2, 2, 3, 4]), rng.choice([0, 0.1, 0.25]))
-    program = fuzzer.build(rng.randint(3, 8))
+    shape = rng.choice(MESHES)
+    mistakes = rng.choice([0, 0, 0.04, 0.12])
+    orders = [list(range(n)) for n in shape]
+    if mistakes and rng.random() < 0.08:
+        rng.shuffle(orders[rng.randrange(len(orders))])
+    fuzzer = Fuzzer(rng, Mesh(shape, tuple(map(tuple, orders))), mistakes)
+    program = fuzzer.build(rng.randint(2, 8))
+    if rng.random() < CHANGED and not any(row.get("partial") for row in program.outputs):
+        return mutate(program, rng).program, False
     return program, fuzzer.clean
-
-
-# ---- many cases in one run of the engine ---------------------------------------------------------------
-IDS = {"by", "signed", "shaped", "of", "gives", "dist", "seq", "table", "ids", "mask", "a", "b"}
-STEP = 10_000
-
-
-def merged(cases: Mapping[int, Mapping[str, Any]]) -> dict[str, pa.Table]:
-    """The facts of independent cases as one set, ids prefixed by the number of the case."""
-    out = {}
-    for relation in RULE_RELATIONS:
-        tables = [_prefixed(relation.name, n, t[relation.name]) for n, t in cases.items()]
-        out[relation.name] = pa.concat_tables(tables)
-    one = out["scale_of"]
-    keep = [i for i, name in enumerate(one["id"].to_pylist()) if name != "1"]
-    first = [one["id"].to_pylist().index("1")]
-    out["scale_of"] = one.take([*first, *keep])
-    return out
-
-
-def _prefixed(relation: str, number: int, table: pa.Table) -> pa.Table:
-    for place, name in enumerate(table.column_names):
-        column = table.column(name).to_pylist()
-        if name in IDS:
-            column = [f"{number}/{v}" for v in column]
-        elif name in ("times", "id") and table.schema.field(name).type == pa.string():
-            column = [v if v == "1" else f"{number}/{v}" for v in column]
-        elif name in ("row", "wants"):
-            column = [number * STEP + v for v in column]
-        else:
-            continue
-        field_ = table.schema.field(place)
-        table = table.set_column(place, field_, pa.array(column, field_.type))
-    return table
-
-
-def separated(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    """``holds`` rows of a merged run by case, with the ids they had."""
-    found: dict[int, list[dict[str, Any]]] = {}
-    for row in rows:
-        number = int(row["dist"].split("/")[0])
-        prefix = f"{number}/"
-        parts = row["parts"].replace(f"[{prefix}", "[")
-        plain = {
-            "dist": row["dist"][len(prefix) :],
-            "seq": row["seq"][len(prefix) :],
-            "parts": parts,
-        }
-        found.setdefault(number, []).append({**row, **plain})
-    return found

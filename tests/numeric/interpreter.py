@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from kernels_np import OPS, Array, Invalid, cast, dropped
+from kernels_np import OPS, Array, Invalid, NotExecuted, cast, dropped
 from program import Json, Program, nodes_by_name, references
 
 Values = dict[str, Any]
-INDEXING = {"aten.embedding": (0, 1), "aten.index": (0, 1), "hlo.gather": (0, 1)}
 KEPT = (
     "aten.view", "aten._unsafe_view", "aten.clone", "aten._to_copy", "aten.transpose", "aten.copy",
     "aten.permute", "aten.detach", "aten.unsqueeze", "aten.expand", "aten.sub", "aten.index_put",
+    "aten.masked_fill", "aten.mul",
 )  # fmt: skip
 
 
@@ -35,6 +35,12 @@ def name_of(node: Json) -> str:
     """The target without its overload."""
     target: str = node["target"]
     return target.rpartition(".")[0] if target.count(".") > 1 else target
+
+
+KINDS = (
+    "all_gather_into_tensor", "all_reduce", "reduce_scatter_tensor", "broadcast",
+    "all_to_all_single", "all_gather",
+)  # fmt: skip
 
 
 def collective(node: Json) -> str | None:
@@ -64,6 +70,7 @@ class Call:
     reduction: str
     value: Array
     numbers: tuple[Any, ...]
+    splits: tuple[Any, ...]  # lists of sizes, None for equal parts
     dtype: str
 
 
@@ -78,12 +85,16 @@ def run_graph(graph: Json, given: Mapping[str, Array]) -> Generator[Call, Array,
         if name in given:
             values[name] = given[name]
         elif node["op"] == "get_attr":
-            values[name] = np.asarray(node["value"])
+            if "value" not in node:
+                raise NotExecuted("a constant whose value is not known")
+            values[name] = np.broadcast_to(node["value"], node["shape"])
         elif kind := collective(node):
             values[name] = yield _call(node, kind, values)
         elif name_of(node) == "aten.native_dropout":
-            values[name] = dropped(resolve(node["args"], values)[0], randoms)
-            randoms += 1
+            x, rate, *train = resolve(node["args"], values)
+            active = rate > 0 and train != [False]
+            values[name] = dropped(x, randoms) if active else (x, np.ones(x.shape, bool))
+            randoms += active
         else:
             values[name] = _result(node, values)
         _check_shape(node, values[name])
@@ -93,9 +104,14 @@ def run_graph(graph: Json, given: Mapping[str, Array]) -> Generator[Call, Array,
 def _call(node: Json, kind: str, values: Values) -> Call:
     args = resolve(node["args"], values)
     words = [a for a in args if isinstance(a, str)]
+    if not words or kind not in KINDS or node["kwargs"] or isinstance(args[0], list):
+        raise NotExecuted(f"{node['target']} of this form")
     reduction = words[0] if len(words) > 1 else "sum"
     numbers = tuple(a for a in args[1:] if isinstance(a, int))
-    return Call(kind, words[-1], reduction, args[0], numbers, node.get("dtype") or "")
+    splits = tuple(a for a in args[1:] if a is None or isinstance(a, list))
+    return Call(
+        kind, words[-1], reduction, np.asarray(args[0]), numbers, splits, node.get("dtype") or ""
+    )
 
 
 def _result(node: Json, values: Values) -> Any:
@@ -103,11 +119,15 @@ def _result(node: Json, values: Values) -> Any:
     kwargs = {k: resolve(v, values) for k, v in node["kwargs"].items()}
     if "getitem" in node["target"]:
         return args[0][args[1]]
+    if name_of(node) not in OPS:
+        raise NotExecuted(node["target"])
     try:
         with np.errstate(all="ignore"):
             value = OPS[name_of(node)](*args, **kwargs)
     except (ValueError, IndexError) as error:
         raise Invalid(f"{node['name']}: {error}") from error
+    except (TypeError, AttributeError, AssertionError, KeyError) as error:
+        raise NotExecuted(f"{node['target']}: {error}") from error
     return cast(np.asarray(value), node.get("dtype")) if node.get("shape") is not None else value
 
 
@@ -157,6 +177,8 @@ def _ready(waiting: Mapping[int, Call], members: Mapping[Any, Any]) -> tuple[int
 
 def _perform(calls: list[Call]) -> list[Array]:
     first = calls[0]
+    if first.kind == "all_to_all_single":
+        return _exchanged(calls)
     if len({(c.kind, c.reduction, c.numbers, c.value.shape, c.dtype) for c in calls}) > 1:
         raise Invalid("collectives that do not line up")
     values = [c.value for c in calls]
@@ -172,7 +194,29 @@ def _perform(calls: list[Call]) -> list[Array]:
         return np.split(_reduce(first.reduction, values), len(calls), 0)
     if first.kind == "broadcast":
         return [values[first.numbers[0]]] * len(calls)
-    raise NotImplementedError(first.kind)
+    raise NotExecuted(first.kind)
+
+
+def _exchanged(calls: list[Call]) -> list[Array]:
+    """Member i gives its part j to member j."""
+    given = []
+    for call in calls:
+        rows, size = len(call.value), len(calls)
+        sizes = call.splits[1] if len(call.splits) > 1 else None
+        if not sizes and rows % size:
+            raise Invalid("rows that do not divide")
+        sizes = sizes or [rows // size] * size
+        if sum(sizes) != rows or len({(c.kind, c.value.shape[1:]) for c in calls}) > 1:
+            raise Invalid("collectives that do not line up")
+        given.append(np.split(call.value, np.cumsum(sizes)[:-1], 0))
+    found = []
+    for i, call in enumerate(calls):
+        parts = [row[i] for row in given]
+        asked = call.splits[0] if call.splits else None
+        if asked and list(asked) != [len(p) for p in parts]:
+            raise Invalid("a member expects other sizes")
+        found.append(np.concatenate(parts, 0))
+    return found
 
 
 def _expect(call: Call, size: int) -> None:
@@ -182,15 +226,51 @@ def _expect(call: Call, size: int) -> None:
 
 def _reduce(reduction: str, values: list[Array]) -> Array:
     stacked = np.stack(values)
-    return {
-        "sum": stacked.sum, "avg": stacked.mean, "max": stacked.max, "min": stacked.min
-    }[reduction](0)  # fmt: skip
+    known = {"sum": stacked.sum, "avg": stacked.mean, "max": stacked.max, "min": stacked.min}
+    if reduction not in known:
+        raise NotExecuted(f"reduction {reduction}")
+    return known[reduction](0)
 
 
 # ---- inputs ----------------------------------------------------------------------------------------
+INDEXING = (
+    "aten.embedding", "aten.index", "hlo.gather", "aten.embedding_dense_backward", "aten.gather",
+    "aten.index_put", "aten.index_select", "aten.scatter", "aten.scatter_add", "aten.index_add",
+    "aten.nll_loss_forward", "aten.nll_loss_backward",
+)  # fmt: skip
+
+
+def indexed(node: Json, name: str, shapes: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """The ids of an operator that looks up positions of its first operand, each with its bound."""
+    args = node["args"]
+    table = shapes[args[0]["node"]]
+    if name == "aten.embedding_dense_backward":
+        return [(args[1]["node"], args[2])]
+    if name.startswith("aten.nll_loss"):
+        first = int(name.endswith("backward"))
+        return [(args[first + 1]["node"], shapes[args[first]["node"]][1])]
+    if name not in ("aten.embedding", "aten.index", "aten.index_put", "hlo.gather"):
+        return [(args[2]["node"], table[args[1]])]
+    listed = args[1] if isinstance(args[1], list) else [args[1]]
+    found = [(a["node"], table[d]) for d, a in enumerate(listed) if a is not None]
+    return [(ids, rows) for ids, rows in found if ids is not None]
+
+
+def shapes_of(graph: Json) -> dict[str, Any]:
+    """The shapes of all nodes; where some are not given, by a run on zeros."""
+    nodes = nodes_by_name(graph)
+    looked_up = [n for n in nodes.values() if name_of(n) in INDEXING]
+    given = {name: n["shape"] for name, n in nodes.items() if "shape" in n}
+    if all(name in given for n in looked_up for name in references(n["args"])):
+        return given
+    inputs = {n: np.zeros(_form(v)[0], int) for n, v in nodes.items() if v["op"] == "placeholder"}
+    values = run_ranks({0: graph}, [], {0: inputs})[0]
+    return {n: list(v.shape) for n, v in values.items() if isinstance(v, np.ndarray)}
+
+
 def id_bounds(graph: Json) -> dict[str, int]:
     """Per integer input, the rows of the smallest table that it looks up."""
-    nodes = nodes_by_name(graph)
+    shapes = shapes_of(graph)
     origin: dict[str, str] = {}
     bounds: dict[str, int] = {}
     for node in graph["nodes"]:
@@ -200,16 +280,14 @@ def id_bounds(graph: Json) -> dict[str, int]:
             origin[node["name"]] = node["name"]
         elif name in KEPT and used and (of := used[-(name == "aten.copy")]) in origin:
             origin[node["name"]] = origin[of]
-        elif name in INDEXING and len(used) > 1:
-            table = nodes[used[0]]["shape"]
-            for dim, ids in enumerate(used[1:]):
+        elif name in INDEXING:
+            for ids, rows in indexed(node, name, shapes):
                 if ids in origin:
-                    known = bounds.get(origin[ids], table[dim])
-                    bounds[origin[ids]] = min(known, table[dim])
+                    bounds[origin[ids]] = min(bounds.get(origin[ids], rows), rows)
         elif name == "auto_functionalized" and "positions" in node["kwargs"]:
             ids, cache = (node["kwargs"][k]["node"] for k in ("positions", "cos_sin_cache"))
             if ids in origin:
-                bounds[origin[ids]] = nodes[cache]["shape"][0]
+                bounds[origin[ids]] = shapes[cache][0]
     return bounds
 
 
@@ -246,8 +324,15 @@ def _box(box: Any) -> Any:
     return ... if box is None else tuple(slice(lo, hi) for lo, hi in box)
 
 
+def _form(node: Json) -> tuple[list[int], str]:
+    shape, dtype = node.get("shape"), node.get("dtype") or "float32"
+    if shape is None or not all(isinstance(e, int) for e in shape) or dtype.startswith("complex"):
+        raise NotExecuted(f"an input of shape {shape} and type {dtype}")
+    return shape, dtype
+
+
 def _draw(node: Json, bounds: Mapping[str, int], rng: np.random.Generator) -> Array:
-    shape, dtype = node["shape"], node.get("dtype") or "float32"
+    shape, dtype = _form(node)
     if dtype == "bool":
         return rng.random(shape) < 0.4
     if not dtype.startswith("int"):
@@ -259,17 +344,20 @@ def _draw(node: Json, bounds: Mapping[str, int], rng: np.random.Generator) -> Ar
 
 
 def _unknown(node: Json, rng: np.random.Generator) -> Array:
-    shape, dtype = node["shape"], node.get("dtype") or "float32"
+    shape, dtype = _form(node)
     if dtype == "bool":
         return rng.random(shape) < 0.5
     return rng.integers(0, 2, shape) if dtype.startswith("int") else np.full(shape, np.nan)
 
 
+LARGE = 1e6
+
+
 def degenerate(execution: Execution) -> bool:
-    """Did a number overflow? Then equal expressions need not give equal numbers."""
+    """Did a number grow so large that equal expressions need not give equal numbers?"""
     values = [v for side in (execution.seq, *execution.dist.values()) for v in side.values()]
     floats = [v for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
-    return any(bool((abs(v) > 1e100).any()) for v in floats)
+    return any(bool((abs(v) > LARGE).any()) for v in floats)
 
 
 def execute(program: Program, rng: np.random.Generator) -> Execution:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz import STEP, merged, separated
+from batches import STEP, merged, separated
 from interpreter import Execution, degenerate, execute
 from kernels_np import Array, Invalid
 from lowered import Extracted, case_of, extract
-from program import Program
-from relations import RULES, Checker, Report, derive
+from program import Json, Program
+from relations import RULES, Checker, Report, Rows, derive
 
 from gg_datalog.errors import InputError
+
+Derived = dict[str, Rows]
 
 
 @dataclass(repr=False)
@@ -27,11 +29,15 @@ class Judged:
     extracted: Extracted | None
     reason: str
     holds: list[dict[str, Any]]
+    returned: list[dict[str, Any]]
     refines: bool
 
 
-def judge(programs: Sequence[Program], rules: Path = RULES) -> list[Judged]:
-    """Extraction of every program, and one run of the engine for all of them."""
+def judge(
+    programs: Sequence[Program], rules: Path = RULES, also: Callable[[Derived], None] | None = None
+) -> list[Judged]:
+    """Extraction of every program, and one run of the engine for all of them; ``also`` is shown
+    everything that is derived."""
     found: dict[int, Extracted] = {}
     reasons: dict[int, str] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -43,11 +49,14 @@ def judge(programs: Sequence[Program], rules: Path = RULES) -> list[Judged]:
             except InputError as error:
                 reasons[number] = str(error)
     derived = derive(merged({n: x.tables for n, x in found.items()}), rules) if found else {}
+    if also is not None:
+        also(derived)
     holds = separated(derived.get("holds", []))
+    returned = separated(derived.get("returned_holds", []))
     mapped = {row["wants"] for row in derived.get("output_mapped", [])}
     return [
         Judged(
-            program, found.get(n), reasons.get(n, ""), holds.get(n, []),
+            program, found.get(n), reasons.get(n, ""), holds.get(n, []), returned.get(n, []),
             n in found and _refines(found[n], program, n, mapped),
         )
         for n, program in enumerate(programs)
@@ -67,6 +76,7 @@ def check(judged: Judged, execution: Execution) -> Report:
     checker = Checker(judged.extracted, execution)
     report = checker.lowering()
     report.add(checker.relations(judged.holds))
+    report.add(checker.outputs(judged.returned, judged.refines))
     return report
 
 
@@ -76,10 +86,25 @@ def outputs_right(program: Program, execution: Execution) -> bool:
         seq = np.asarray(execution.seq[row["seq"]])
         named = row["dist"]
         ranks = {r: named if isinstance(named, str) else named.get(str(r)) for r in program.dist}
-        pieces = [execution.dist[r][n] for r, n in ranks.items() if n is not None]
-        if not rebuilt(seq, pieces):
+        held = {r: execution.dist[r][n] for r, n in ranks.items() if n is not None}
+        pieces = [list(held.values())]
+        if row.get("partial"):
+            pieces += added_up(held, program.groups["dist"])
+        if not any(rebuilt(seq, found) for found in pieces):
             return False
     return True
+
+
+def added_up(held: Mapping[int, Array], groups: Sequence[Json]) -> list[list[Array]]:
+    """The sums over the groups of each name: what is left open is added up later."""
+    names = {name for group in groups for name in group["names"].values()}
+    found = []
+    for name in sorted(names):
+        mine = [g["ranks"] for g in groups if name in g["names"].values()]
+        fits = sorted(r for ranks in mine for r in ranks) == sorted(held)
+        if fits and all(len({held[r].shape for r in ranks}) == 1 for ranks in mine):
+            found.append([np.sum([held[r] for r in ranks], 0) for ranks in mine])
+    return found
 
 
 def rebuilt(seq: Array, pieces: Sequence[Array]) -> bool:
@@ -88,10 +113,14 @@ def rebuilt(seq: Array, pieces: Sequence[Array]) -> bool:
     if not pieces:
         return False
     found = np.concatenate([p.ravel() for p in pieces])
+    if np.isnan(seq).any():  # 0 / 0 on both sides
+        found, seq = found[~np.isnan(found)], seq[~np.isnan(seq)]
     return _among(found, seq.ravel()) and _among(seq.ravel(), found)
 
 
 def _among(values: Array, others: Array) -> bool:
+    if not len(values) or not len(others):
+        return not len(values)
     others = np.sort(others)
     at = np.searchsorted(others, values)
     near = [others[np.clip(at + k, 0, len(others) - 1)] for k in (-1, 0)]

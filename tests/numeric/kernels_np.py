@@ -21,6 +21,10 @@ class Invalid(Exception):
     """The program cannot be executed: an index out of range, sizes that do not fit, a hang."""
 
 
+class NotExecuted(Exception):
+    """An operator, or a form of one, that is not described here."""
+
+
 def op(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers a function for operators with these names (without overload)."""
 
@@ -56,6 +60,20 @@ def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
+def gelu_backward(g: Array, x: Array, approximate: str = "none", **_: Any) -> Array:
+    """The gradient of :func:`gelu`."""
+    if approximate == "tanh":
+        turn = np.sqrt(2 / np.pi)
+        bent = np.tanh(turn * (x + 0.044715 * x**3))
+        return g * (0.5 * (1 + bent) + 0.5 * x * (1 - bent**2) * turn * (1 + 3 * 0.044715 * x**2))
+    return g * (0.5 * (1 + _erf(x / np.sqrt(2))) + x * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi))
+
+
+def silu_backward(g: Array, x: Array) -> Array:
+    """The gradient of x * sigmoid(x)."""
+    return g * sigmoid(x) * (1 + x * (1 - sigmoid(x)))
+
+
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "abs": np.abs, "cos": np.cos, "sin": np.sin, "exp": np.exp, "log": np.log, "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh, "sigmoid": sigmoid, "gelu": gelu,
@@ -66,6 +84,9 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "ne": np.not_equal, "logical_not": np.logical_not, "logical_or": np.logical_or,
     "logical_and": np.logical_and, "floor": np.floor, "ceil": np.ceil,
     "clamp_min": np.maximum, "clamp_max": np.minimum, "isnan": np.isnan,
+    "gelu_backward": gelu_backward, "silu_backward": silu_backward,
+    "sigmoid_backward": lambda g, y: g * y * (1 - y), "tanh_backward": lambda g, y: g * (1 - y * y),
+    "threshold_backward": lambda g, x, bound: np.where(x <= bound, 0, g),
 }  # fmt: skip
 for _name, _function in ELEMENTWISE.items():
     OPS[f"aten.{_name}"] = lambda *a, f=_function, **k: f(*a, **_meaningful(k))
@@ -144,6 +165,11 @@ def amax(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
     return np.asarray(x.max(axes(dim, x.ndim), keepdims=keepdim))
 
 
+@op("aten.amin", "hlo.reduce_min")
+def amin(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    return np.asarray(x.min(axes(dim, x.ndim), keepdims=keepdim))
+
+
 @op("aten.max")
 def max_(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
@@ -160,6 +186,66 @@ def softmax(x: Array, dim: int, *_: Any, **__: Any) -> Array:
 @op("aten._log_softmax", "aten.log_softmax")
 def log_softmax(x: Array, dim: int, *_: Any) -> Array:
     return np.log(softmax(x, dim))
+
+
+@op("aten._softmax_backward_data")
+def softmax_backward(g: Array, y: Array, dim: Any, *_: Any) -> Array:
+    return y * (g - (g * y).sum(dim, keepdims=True))
+
+
+@op("aten._log_softmax_backward_data")
+def log_softmax_backward(g: Array, y: Array, dim: Any, *_: Any) -> Array:
+    return g - np.exp(y) * g.sum(dim, keepdims=True)
+
+
+@op("aten.linalg_vector_norm")
+def vector_norm(x: Array, order: Any = 2, dim: Any = None, keepdim: bool = False) -> Array:
+    assert order == 2
+    return np.asarray(np.sqrt((x * x).sum(axes(dim, x.ndim), keepdims=keepdim)))
+
+
+NONE, MEAN = 0, 1  # reductions of a loss; 2 is a sum
+
+
+@op("aten.nll_loss_forward")
+def nll_loss(x: Array, target: Array, weight: Any, reduction: int, ignored: int) -> Any:
+    kept = target != ignored
+    at = np.where(kept, target, 0)
+    each = np.where(kept, -x[np.arange(len(x)), in_range(at, x.shape[1])], 0)
+    if reduction == NONE:
+        return each, np.zeros(())
+    count = np.asarray(float(kept.sum()))
+    return np.asarray(each.sum() / (count if reduction == MEAN else 1)), count
+
+
+@op("aten.nll_loss_backward")
+def nll_loss_backward(
+    g: Array, x: Array, target: Array, weight: Any, reduction: int, ignored: int, count: Array
+) -> Array:
+    out = np.zeros_like(x)
+    out[np.arange(len(x)), in_range(np.where(target != ignored, target, 0), x.shape[1])] = -1
+    out[target == ignored] = 0
+    return out * (g / (count if reduction == MEAN else 1)).reshape(-1, 1)
+
+
+@op("aten.mse_loss_backward")
+def mse_loss_backward(g: Array, x: Array, y: Array, reduction: int) -> Array:
+    return 2 * (x - y) * g / (x.size if reduction == MEAN else 1)
+
+
+@op("aten.addcmul")
+def addcmul(x: Array, a: Array, b: Array, value: float = 1) -> Array:
+    return x + a * b * value
+
+
+@op("aten.addcdiv")
+def addcdiv(x: Array, a: Array, b: Array, value: float = 1) -> Array:
+    return x + a / b * value
+
+
+@op("aten.lerp")
+def lerp(x: Array, end: Array, weight: float) -> Array:
+    return x + weight * (end - x)
 
 
 @op("aten.cumsum")
@@ -219,12 +305,19 @@ def index_select(x: Array, dim: int, ids: Array) -> Array:
     return np.take(x, in_range(ids, x.shape[dim]), dim)
 
 
+def places(x: Array, indices: Sequence[Array | None]) -> tuple[Any, ...]:
+    """Where a list of index tensors points to: a mask, or ids per dimension (None: all of it)."""
+    if any(i is not None and i.dtype == bool for i in indices):
+        (mask,) = indices
+        return (mask,)
+    return tuple(
+        slice(None) if i is None else in_range(i, x.shape[dim]) for dim, i in enumerate(indices)
+    )
+
+
 @op("aten.index")
 def index(x: Array, indices: Sequence[Array | None]) -> Array:
-    places = [
-        slice(None) if i is None else in_range(i, x.shape[dim]) for dim, i in enumerate(indices)
-    ]
-    return x[tuple(places)]
+    return x[places(x, indices)]
 
 
 @op("aten.gather")
@@ -233,10 +326,49 @@ def gather(x: Array, dim: int, ids: Array) -> Array:
 
 
 @op("aten.index_put")
-def index_put(x: Array, indices: Sequence[Array], value: Array) -> Array:
-    (mask,) = indices
+def index_put(
+    x: Array, indices: Sequence[Array | None], value: Array, accumulate: bool = False
+) -> Array:
     out = x.copy()
-    out[mask.astype(bool)] = value
+    if accumulate:
+        np.add.at(out, places(x, indices), value)
+    else:
+        out[places(x, indices)] = value
+    return out
+
+
+@op("aten.embedding_dense_backward")
+def embedding_backward(g: Array, ids: Array, rows: int, padding: int, *_: Any) -> Array:
+    out = np.zeros((rows, *g.shape[ids.ndim :]))
+    kept = ids != padding
+    np.add.at(out, in_range(ids, rows)[kept], g[kept])
+    return out
+
+
+def along(x: Array, dim: int, ids: Array) -> tuple[Any, ...]:
+    """Position ids of dimension ``dim``, of every other dimension the own one."""
+    grid = np.indices(ids.shape)
+    return tuple(in_range(ids, x.shape[d]) if d == dim % x.ndim else grid[d] for d in range(x.ndim))
+
+
+@op("aten.scatter_add")
+def scatter_add(x: Array, dim: int, ids: Array, source: Array) -> Array:
+    out = x.copy()
+    np.add.at(out, along(x, dim, ids), source)
+    return out
+
+
+@op("aten.index_add")
+def index_add(x: Array, dim: int, ids: Array, source: Array, alpha: float = 1) -> Array:
+    out = np.moveaxis(x.copy(), dim, 0)
+    np.add.at(out, in_range(ids, x.shape[dim]), np.moveaxis(source, dim, 0) * alpha)
+    return np.moveaxis(out, 0, dim)
+
+
+@op("aten.scatter")
+def scatter(x: Array, dim: int, ids: Array, source: Any) -> Array:
+    out = x.copy()
+    out[along(x, dim, ids)] = source
     return out
 
 
@@ -313,6 +445,26 @@ def slice_scatter(x: Array, part: Array, dim: int = 0, start: Any = None, end: A
     return out
 
 
+@op("aten.slice_backward")
+def slice_backward(g: Array, shape: Any, dim: int, start: int, end: int, step: int) -> Array:
+    return slice_scatter(np.zeros(shape), g, dim, start, end)
+
+
+@op("aten.select_backward")
+def select_backward(g: Array, shape: Any, dim: int, at: int) -> Array:
+    return slice_scatter(np.zeros(shape), np.expand_dims(g, dim), dim, at, at + 1)
+
+
+@op("aten.select_scatter")
+def select_scatter(x: Array, part: Array, dim: int, at: int) -> Array:
+    return slice_scatter(x, np.expand_dims(part, dim), dim, at, at + 1)
+
+
+@op("aten.stack")
+def stack(parts: Sequence[Array], dim: int = 0) -> Array:
+    return np.stack(parts, dim)
+
+
 @op("aten.select")
 def select(x: Array, dim: int, at: int) -> Array:
     return x.take(at, dim)
@@ -340,11 +492,16 @@ def hlo_broadcast(x: Any, dims: Sequence[int], shape: Sequence[int]) -> Array:
 
 
 @op(
-    "aten.clone", "aten.detach", "aten.contiguous", "aten.alias", "aten._to_copy",
-    "aten.lift_fresh_copy", "tg.log_tensor", "_c10d_functional.wait_tensor",
+    "aten.clone", "aten.detach", "aten.contiguous", "aten.alias", "aten.lift_fresh_copy",
+    "tg.log_tensor", "_c10d_functional.wait_tensor",
 )  # fmt: skip
 def same(x: Array, *_: Any, **__: Any) -> Array:
     return x
+
+
+@op("aten._to_copy")
+def to_copy(x: Array, dtype: Any = None, **_: Any) -> Array:
+    return cast(x, dtype["dtype"].removeprefix("torch.") if isinstance(dtype, dict) else dtype)
 
 
 # ---- memory ----------------------------------------------------------------------------------------
@@ -391,6 +548,46 @@ def rms_norm(x: Array, w: Array, eps: float) -> Array:
 def native_layer_norm(x: Array, shape: Any, w: Array, b: Array, eps: float) -> Any:
     assert list(shape) == [x.shape[-1]]
     return layer_norm(x, w, b, eps)
+
+
+def layer_norm_backward(
+    g: Array, x: Array, mu: Array, inverse: Array, w: Array
+) -> tuple[Array, Array, Array]:
+    """Gradients of input, weight and bias; the last two not yet added up over tokens."""
+    plain = (x - mu) * inverse
+    scaled = g * w
+    mean_ = scaled.mean(-1, keepdims=True) + plain * (scaled * plain).mean(-1, keepdims=True)
+    return (scaled - mean_) * inverse, g * plain, g
+
+
+@op("aten.native_layer_norm_backward")
+def native_layer_norm_backward(
+    g: Array, x: Array, shape: Any, mu: Array, inverse: Array, w: Array, b: Array, *_: Any
+) -> Any:
+    assert list(shape) == [x.shape[-1]] == list(b.shape)
+    made = layer_norm_backward(g, x, mu, inverse, w)
+    return made[0], *(a.reshape(-1, x.shape[-1]).sum(0) for a in made[1:])
+
+
+@op("aten._fused_rms_norm")
+def fused_rms_norm(x: Array, shape: Any, w: Array, eps: float) -> Any:
+    assert list(shape) == [x.shape[-1]]
+    return rms_norm(x, w, eps), 1 / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
+
+
+def rms_norm_backward(g: Array, x: Array, inverse: Array, w: Array) -> tuple[Array, Array]:
+    """Gradients of input and weight; the second one not yet added up over tokens."""
+    plain, scaled = x * inverse, g * w
+    return (scaled - plain * (scaled * plain).mean(-1, keepdims=True)) * inverse, g * plain
+
+
+@op("aten._fused_rms_norm_backward")
+def fused_rms_norm_backward(
+    g: Array, x: Array, shape: Any, inverse: Array, w: Array, *_: Any
+) -> Any:
+    assert list(shape) == [x.shape[-1]]
+    dx, dw = rms_norm_backward(g, x, inverse, w)
+    return dx, dw.reshape(-1, x.shape[-1]).sum(0)
 
 
 @op("apex.fused_layer_norm_affine_fwd")
@@ -444,6 +641,11 @@ def functionalised(kernel: str, **k: Any) -> Any:
         q = q.reshape(q.shape[0], key.shape[1], q.shape[1] // key.shape[1], q.shape[2])
         return None, attend(q, key, v).reshape(q.shape[0], -1, v.shape[-1])
     raise NotImplementedError(kernel)
+
+
+@op("aten.native_dropout_backward")
+def dropout_backward(g: Array, mask: Array, by: float) -> Array:
+    return g * mask * by
 
 
 def dropped(x: Array, ordinal: int) -> tuple[Array, Array]:

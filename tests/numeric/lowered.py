@@ -7,15 +7,30 @@ evaluated with its label restricted to a range, and what depends on it is comput
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kernels_np import ELEMENTWISE, Array, attend, layer_norm, rms_norm, rotate, silu_and_mul
+from kernels_np import (
+    ELEMENTWISE,
+    Array,
+    attend,
+    layer_norm,
+    layer_norm_backward,
+    log_softmax,
+    log_softmax_backward,
+    rms_norm,
+    rms_norm_backward,
+    rotate,
+    silu_and_mul,
+    softmax,
+    softmax_backward,
+)
 
 from gg_datalog.extract.case import Case, CaseFiles, load_case
 from gg_datalog.extract.collectives import World
@@ -23,11 +38,11 @@ from gg_datalog.extract.context import Context, Notes
 from gg_datalog.extract.emit import lead_orders, live_bases
 from gg_datalog.extract.facts import _emit, _tables, _world
 from gg_datalog.extract.flatten import uses
-from gg_datalog.extract.records import Concat, Label, Lookup, Operator, Slice, Sum
+from gg_datalog.extract.records import Concat, Label, Lookup, OneHot, Operator, Slice, Sum
 from gg_datalog.extract.relations import input_rows
 from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.side import Side, _as_term
-from gg_datalog.extract.table import load_table
+from gg_datalog.extract.table import Table, load_table
 from gg_datalog.extract.view import Base, View
 
 Axis = tuple[str, int, Any]  # (operator, label or place, inner axis or None)
@@ -54,9 +69,15 @@ class Extracted:
         return contexts[min(contexts)].side
 
 
+@cache
+def builtin_table() -> Table:
+    """The operator table, read once."""
+    return load_table()
+
+
 def extract(files: CaseFiles) -> Extracted:
     """What ``extract_case`` does, with the objects it throws away."""
-    table, case = load_table(), load_case(files)
+    table, case = builtin_table(), load_case(files)
     rows = input_rows(case)
     notes = Notes(warnings=case.warnings)
     worlds = {}
@@ -130,12 +151,15 @@ class Evaluator:
     orders: Mapping[str, list[int]]
     _known: dict[tuple[Base, Limits], Array] = field(default_factory=dict)
     _lookups: dict[str, Lookup] = field(default_factory=dict)
+    _others: dict[str, Operator] = field(default_factory=dict)
     _of_node: dict[Base, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._lookups = {found.name: found for found in self.side.lookups}
+        for op in self.side.alternatives:
+            self._others |= {op.name: op, f"{op.name}?swapped": op}
         for rank, ctx in self.contexts.items():
-            for name, view in ctx.values.items():
+            for name, view in (*ctx.sources.items(), *ctx.values.items()):
                 value = self.nodes[rank].get(name)
                 if isinstance(view, View) and isinstance(value, np.ndarray):
                     self._note(view, value)
@@ -159,12 +183,23 @@ class Evaluator:
         """The value of a view."""
         return viewed(view, self.value(view.base, limits))
 
+    def forms(self) -> Iterator[tuple[str, Base, Callable[[], Array]]]:
+        """Bases of which a record gives another form, with the value by that record."""
+        for found in self.side.lookups:
+            yield found.name, found.gives, lambda x=found: self._lookup(x, EVERYTHING)
+        for hot in self.side.onehots.values():
+            yield hot.name, hot.gives, lambda x=hot: self._onehot(x)
+        for op in self.side.alternatives:
+            base = op.gives[0][0]
+            yield op.name, base, lambda x=op, b=base: self._operator(x, b, EVERYTHING)
+
     # ---- records -------------------------------------------------------------------------------
     def _compute(self, base: Base, limits: Limits) -> Array:
-        lookups = {axis[0] for axis, _, _ in limits} & set(self._lookups)
-        mine = [n for n in lookups if self._lookups[n].gives is base]
-        if mine:
-            return self._lookup(self._lookups[mine[0]], limits)
+        for name in {axis[0] for axis, _, _ in limits}:
+            if name in self._lookups and self._lookups[name].gives is base:
+                return self._lookup(self._lookups[name], limits)
+            if name in self._others and self._others[name].gives[0][0] is base:
+                return self._operator(self._others[name], base, limits)
         made = base.made
         if isinstance(made, Operator):
             return self._operator(made, base, limits)
@@ -229,9 +264,9 @@ class Evaluator:
             operands.append(_restricted(spread, labels))
         try:
             results = evaluate(op, operands)
-        except NotEvaluated:
+        except (NotEvaluated, ValueError, TypeError) as error:
             if limits:
-                raise
+                raise NotEvaluated(f"{op.signature}: {error}") from error
             return self._from_node(base)
         (place,) = (i for i, (b, _) in enumerate(op.gives) if b is base)
         return results[place].reshape(base.shape)
@@ -252,7 +287,26 @@ class Evaluator:
         rows = np.arange(lo, lo + n).reshape(shape)
         hot = (ids == rows).astype(float)
         product = hot * _restricted(table, {found.label: (lo, n)})
-        return _placed(product.sum(found.label, keepdims=True), found.labels, found.result)
+        total = product.sum(found.label, keepdims=True)
+        if found.mask is not None:
+            total = np.where(self._mask(found, 1), 0, total)
+        return _placed(total, found.labels, found.result)
+
+    def _mask(self, found: Lookup | OneHot, place: int) -> Array:
+        """The mask over the labels: it lies over its base as the ids lie over theirs."""
+        assert found.mask is not None
+        over = View(found.mask, ())
+        return over_labels(over, found.maps[place], found.labels, self.value(found.mask)) != 0
+
+    def _onehot(self, hot: OneHot) -> Array:
+        """1 where the label is the id, else (and under the mask) 0."""
+        ids = over_labels(hot.ids, hot.maps[0], hot.labels, self.value(hot.ids.base))
+        shape = [1] * len(hot.labels)
+        shape[hot.label] = hot.labels[hot.label].extent
+        found = (ids == np.arange(shape[hot.label]).reshape(shape)).astype(float)
+        if hot.mask is not None:
+            found = np.where(self._mask(hot, 0), 0, found)
+        return _placed(found, hot.labels, hot.result)
 
 
 _JOIN = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -276,9 +330,16 @@ def _placed(array: Array, labels: Sequence[Label], result: Sequence[int]) -> Arr
 
 
 # ---- operators by signature ---------------------------------------------------------------------------
+SPECIAL = (
+    "take", "arange", "dropout", "softmax", "log_softmax", "cumsum", "constant 0", "constant 1",
+    "cat", "one_hot", "masked one_hot", "put", "softmax_backward_data",
+    "log_softmax_backward_data",
+)  # fmt: skip
+
+
 def evaluate(op: Operator, operands: list[Array]) -> list[Array]:
     """The results of an operator, its operands given over its labels."""
-    name = re.split(r"[(\[#]", op.signature)[0]
+    name = re.split(r"[(\[#]", op.signature)[0].split(" over ")[0]
     if name in KERNELS:
         return KERNELS[name](op, operands)
     if name == "contract":
@@ -287,17 +348,7 @@ def evaluate(op: Operator, operands: list[Array]) -> list[Array]:
         gone = tuple(i for i, x in enumerate(op.labels) if x.kind == name)
         reduce = {"sum": np.sum, "max": np.max, "min": np.min}[name]
         return [_placed(reduce(operands[0], axis=gone, keepdims=True), op.labels, op.gives[0][1])]
-    if name in (
-        "take",
-        "arange",
-        "dropout",
-        "softmax",
-        "log_softmax",
-        "cumsum",
-        "constant 0",
-        "constant 1",
-        "cat",
-    ):
+    if name in SPECIAL:
         return [
             _placed(a, op.labels, g)
             for a, (_, g) in zip(_special(name, op, operands), op.gives, strict=False)
@@ -312,7 +363,9 @@ def _elementwise(name: str, signature: str, operands: list[Array]) -> Array:
         return np.where(operands[1].astype(bool), value, operands[0])
     if name == "select":
         return np.where(operands[0].astype(bool), operands[1], operands[2])
-    if name.startswith("cast"):
+    if name == "cast" and "bool" in signature:
+        return operands[0] != 0
+    if name == "cast":
         return np.trunc(operands[0]).astype(np.int64)
     if name in ("bitwise_and", "bitwise_or"):
         return getattr(np, name)(*operands)
@@ -358,12 +411,14 @@ def _contract(op: Operator, operands: list[Array]) -> Array:
 
 def _special(name: str, op: Operator, operands: list[Array]) -> list[Array]:
     full = [x.extent for x in op.labels]
-    whole = [i for i, x in enumerate(op.labels) if x.kind == "whole"]
+    # one that every operand repeats along counts as created
+    whole = [i for i, x in enumerate(op.labels) if x.kind in ("whole", "created")]
     if name == "take":
         return [_take(op, operands, whole)]
     if name == "arange":
         start, step = map(float, op.signature[len("arange(") : -1].split(", "))
-        return [(np.arange(prod(full)) * step + start).reshape(full).astype(int)]
+        numbers = (np.arange(prod(full)) * step + start).reshape(full)
+        return [numbers.astype(int) if start % 1 == step % 1 == 0 else numbers]
     if name.startswith("constant"):
         return [np.asarray(float(name[-1]))]
     if name == "dropout":
@@ -371,17 +426,39 @@ def _special(name: str, op: Operator, operands: list[Array]) -> list[Array]:
         return [operands[0] * by, np.ones(full, bool)]
     if name == "cat":
         return [_cat(op, operands)]
-    wide = np.broadcast_to(operands[0], full)
-    moved = np.moveaxis(wide, whole, range(-len(whole), 0)) if whole else wide[..., None]
-    flat = moved.reshape(*moved.shape[: len(full) - len(whole)], -1)
-    if name == "cumsum":
-        flat = np.cumsum(flat, -1)
-    else:
-        flat = np.exp(flat - flat.max(-1, keepdims=True))
-        flat = flat / flat.sum(-1, keepdims=True)
-        flat = np.log(flat) if name == "log_softmax" else flat
-    back = flat.reshape(moved.shape)
-    return [np.moveaxis(back, range(-len(whole), 0), whole) if whole else back[..., 0]]
+    if name.endswith("one_hot"):
+        hot = operands[0] == _numbers(op, whole)
+        return [np.where(operands[1], 0, hot) if name.startswith("masked") else hot.astype(float)]
+    if name == "put":
+        x, ids, value = operands
+        return [np.where(ids == _numbers(op, whole), value, x)]
+    flat = [_flat(x, full, whole) for x in operands]
+    done = _ALONG[name](*flat)
+    kept = [i for i in range(len(full)) if i not in whole]
+    back = done.reshape([full[i] for i in [*kept, *whole]])
+    return [back.transpose(np.argsort([*kept, *whole]))]
+
+
+_ALONG: dict[str, Callable[..., Array]] = {
+    "cumsum": lambda x: np.cumsum(x, -1),
+    "softmax": lambda x: softmax(x, -1),
+    "log_softmax": lambda x: log_softmax(x, -1),
+    "softmax_backward_data": lambda g, y: softmax_backward(g, y, -1),
+    "log_softmax_backward_data": lambda g, y: log_softmax_backward(g, y, -1),
+}
+
+
+def _numbers(op: Operator, labels: Sequence[int]) -> Array:
+    """0, 1, 2, ... over some labels, the first one outermost."""
+    shape = [x.extent if i in labels else 1 for i, x in enumerate(op.labels)]
+    return np.arange(prod(shape)).reshape(shape)
+
+
+def _flat(array: Array, full: Sequence[int], whole: Sequence[int]) -> Array:
+    """All labels, those that are whole as one last axis."""
+    kept = [i for i in range(len(full)) if i not in whole]
+    moved = np.broadcast_to(array, full).transpose([*kept, *whole])
+    return moved.reshape([*(full[i] for i in kept), prod(full[i] for i in whole)])
 
 
 def _take(op: Operator, operands: list[Array], whole: list[int]) -> Array:
@@ -390,7 +467,8 @@ def _take(op: Operator, operands: list[Array], whole: list[int]) -> Array:
     shape = [op.labels[i].extent for i in order]
     rows = prod(op.labels[i].extent for i in whole)
     flat = table.transpose([*order, *whole])
-    flat = np.broadcast_to(flat, [*shape, *flat.shape[len(order) :]]).reshape([*shape, rows])
+    flat = np.broadcast_to(flat, [*shape, *(op.labels[i].extent for i in whole)])
+    flat = flat.reshape([*shape, rows])
     at = np.broadcast_to(
         ids.transpose([*order, *whole]).reshape([ids.shape[i] for i in order]), shape
     )
@@ -401,15 +479,15 @@ def _take(op: Operator, operands: list[Array], whole: list[int]) -> Array:
 
 def _cat(op: Operator, operands: list[Array]) -> Array:
     """Operands one after the other along the created label."""
-    (made,) = (i for i, x in enumerate(op.labels) if x.kind == "created")
-    sizes = list(map(int, op.signature[len("cat(") : -1].split(",")))
+    (made,) = (i for i, x in enumerate(op.labels) if x.factor == "c")
+    sizes = list(map(int, op.signature[len("cat(") :].split(")")[0].split(",")))
     pieces = []
     for place, (array, size) in enumerate(zip(operands, sizes, strict=True)):
-        mine = [i for i, x in enumerate(op.labels) if x.kind == "whole" and x.factor == f"c{place}"]
+        mine = [i for i, x in enumerate(op.labels) if x.factor == f"c{place}"]
         order = [i for i in range(len(op.labels)) if i not in mine and i != made]
         shape = [op.labels[i].extent if op.labels[i].kind == "parallel" else 1 for i in order]
         flat = array.transpose([*order, made, *mine])
-        flat = np.broadcast_to(flat, [*shape, 1, *flat.shape[len(order) + 1 :]])
+        flat = np.broadcast_to(flat, [*shape, 1, *(op.labels[i].extent for i in mine)])
         flat = flat.reshape([*shape, size])
         pieces.append(_back(flat, order, made, len(op.labels)))
     return np.concatenate(pieces, made)
@@ -459,6 +537,14 @@ def _rms_norm_kernel(op: Operator, operands: list[Array]) -> list[Array]:
     return [spread(op, rms_norm(x, w, _last_number(op)), ["...", "h"], op.gives[0][1])]
 
 
+def _fused_rms_norm_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    x, w = lettered(op, operands[0], ["...", "h"]), lettered(op, operands[1], ["h"])
+    eps = _last_number(op)
+    out = rms_norm(x, w, eps), 1 / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
+    letters = [["...", "h"], ["..."]]
+    return [spread(op, a, n, g) for a, n, (_, g) in zip(out, letters, op.gives, strict=True)]
+
+
 def _add_rms_norm_kernel(op: Operator, operands: list[Array]) -> list[Array]:
     x, y = (lettered(op, a, ["...", "h"]) for a in operands[:2])
     normed = rms_norm(x + y, lettered(op, operands[2], ["h"]), _last_number(op))
@@ -486,8 +572,35 @@ def _attention_kernel(op: Operator, operands: list[Array]) -> list[Array]:
     return [spread(op, attend(q, k, v), ["t", "k", "g", "e"], op.gives[0][1])]
 
 
+def _norm_backward_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    """Of layer norm and RMS norm: one of the gradients, added up over the labels that are summed
+    (of a part: over some of their positions)."""
+    result = int(op.signature.split("[", 1)[1].split("]")[0])
+    summed = [i for i, x in enumerate(op.labels) if x.kind == "sum"]
+    normed = [i for i, x in enumerate(op.labels) if x.factor == "h"]
+    shape = [max(sizes) for sizes in zip(*(a.shape for a in operands), strict=True)]
+    flat = [np.broadcast_to(a, shape) for a in operands]
+    kept = [i for i in range(len(shape)) if i not in normed]
+    flat = [a.transpose([*kept, *normed]).reshape([*(shape[i] for i in kept), -1]) for a in flat]
+    weight = flat[4] if len(flat) > 4 else np.ones(1)
+    if "rms" in op.signature:
+        weight = flat[3] if len(flat) > 3 else weight
+        made = rms_norm_backward(*flat[:3], weight)[result]
+    elif len(flat) > 1:
+        made = layer_norm_backward(*flat[:4], weight)[result]
+    else:
+        made = flat[0]
+    back = made.reshape([shape[i] for i in [*kept, *normed]])
+    back = back.transpose(np.argsort([*kept, *normed]))
+    total = back.sum(tuple(summed), keepdims=True)
+    return [_placed(total, op.labels, op.gives[0][1])]
+
+
 KERNELS = {
     "aten.native_layer_norm": _layer_norm_kernel,
+    "aten.native_layer_norm_backward": _norm_backward_kernel,
+    "aten._fused_rms_norm": _fused_rms_norm_kernel,
+    "aten._fused_rms_norm_backward": _norm_backward_kernel,
     "apex.fused_layer_norm_affine_fwd": _layer_norm_kernel,
     "hlo.AwsNeuronRmsNorm": _rms_norm_kernel,
     "_C.rms_norm": _rms_norm_kernel,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
@@ -112,6 +112,25 @@ def _runs(run: Any) -> list[tuple[int, ...]]:
     return found
 
 
+def integer_facts(side: Evaluator) -> Iterator[tuple[str, Base, Callable[[], Array]]]:
+    """What the vocabulary lemma is told of integer tensors, with the value that this makes."""
+    facts, value = side.side.integers, side.value
+    for gives, of, kind, bound in facts.tests:
+        yield kind, gives, lambda t=of, k=kind, b=bound: COMPARE[k](value(t), b)
+    for gives, sign, a, b in facts.pairs:
+        yield sign, gives, lambda f=PAIRS[sign], x=a, y=b: f(value(x), value(y))
+    for gives, of in facts.nots:
+        yield "not", gives, lambda t=of: np.logical_not(value(t))
+    for gives, of, mask, by in facts.fills:
+        yield "fill", gives, lambda t=of, m=mask, n=by: np.where(value(m) != 0, n, value(t))
+    for gives, terms in facts.sums:
+        yield "sum", gives, lambda rows=terms: sum(value(t) * by for t, by in rows)
+
+
+PAIRS = {"and": np.logical_and, "or": np.logical_or, "mul": np.multiply}
+COMPARE = {"lt": np.less, "ge": np.greater_equal}
+
+
 # ---- checks -------------------------------------------------------------------------------------------
 def agrees(a: Array, b: Array) -> bool:
     """Equal but for rounding, on the elements that are numbers on both sides: a logarithm of
@@ -171,7 +190,23 @@ class Checker:
                     value = evaluator.nodes[rank].get(node)
                     if isinstance(view, View) and isinstance(value, np.ndarray):
                         self._node(report, name, f"{name} rank {rank} `{node}`", view, value)
+            for form, base, value in (*evaluator.forms(), *integer_facts(evaluator)):
+                where = f"{name}: {form}, a form of {base.name}"
+                self._same(report, where, lambda s=evaluator, b=base: s.value(b), value)
         return report
+
+    def _same(
+        self, report: Report, where: str, one: Callable[[], Array], other: Callable[[], Array]
+    ) -> None:
+        try:
+            with np.errstate(all="ignore"):
+                values = one(), other()
+        except NotEvaluated as reason:
+            report.skipped.append(f"{where}: {reason}")
+            return
+        report.nodes += 1
+        if not agrees(*values):
+            report.wrong.append(f"lowering of {where}")
 
     def _node(self, report: Report, side: str, where: str, view: View, value: Array) -> None:
         try:
@@ -189,9 +224,69 @@ class Checker:
         for row in holds:
             report.relations += 1
             report.parts += row["parts"] != "nil"
-            problem = self.problem(row)
+            try:
+                problem = self.problem(row)
+            except NotEvaluated as reason:
+                report.skipped.append(f"{dict(row)}: {reason}")
+                continue
             if problem:
                 report.wrong.append(f"{problem}: {dict(row)}")
+        return report
+
+    # ---- outputs -------------------------------------------------------------------------------
+    def outputs(self, rows: Sequence[Mapping[str, Any]], refines: bool) -> Report:
+        """Every row: what a rank returns = times * Part(output)[block]. Where all outputs are said
+        to be rebuilt, these rows cover them, and everything that the ranks return."""
+        report = Report()
+        tables = self.extracted.tables
+        wanted = {r["wants"]: r for r in tables["wanted"].to_pylist()}
+        returned = {(r["wants"], r["rank"]): r for r in tables["returned"].to_pylist()}
+        scales = {r["id"]: coefficient(scale_record(r)) for r in tables["scale_of"].to_pylist()}
+        covered = {k: np.zeros(self.bases["seq"][r["of"]].shape, bool) for k, r in wanted.items()}
+        accounted = {
+            key: np.zeros(self.bases["dist"][r["of"]].shape, bool) for key, r in returned.items()
+        }
+        open_: dict[Any, list[tuple[int, int, int]]] = {}
+        for row in rows:
+            report.relations += 1
+            key = row["wants"], row["rank"]
+            ours, theirs = wanted[row["wants"]], returned[key]
+            ratio = coefficient(row["times"]) * scales[ours["times"]] / scales[theirs["times"]]
+            same = {"seq": ours["of"], "dist": theirs["of"], "times": ratio}
+            try:
+                problem = self.problem(same | {k: row[k] for k in ("parts", "block")})
+            except NotEvaluated as reason:
+                problem = None
+                report.skipped.append(f"output {dict(row)}: {reason}")
+            if problem:
+                report.wrong.append(f"output: {problem}: {dict(row)}")
+                continue
+            if coefficient(row["times"]) != 1:
+                continue
+            at, there = positions(row["block"], covered[row["wants"]].shape, accounted[key].shape)
+            if row["parts"] == "nil":
+                covered[row["wants"]][at] = accounted[key][there] = True
+                continue
+            along, kind, lo, n, extent, inner = record(row["parts"])
+            if inner is None:
+                found = open_.setdefault((row["wants"], along, kind, extent, row["block"]), [])
+                found.append((lo, n, row["rank"]))
+        partial = {r["wants"] for r in tables["may_be_partial"].to_pylist()}
+        for (wants, _, _, extent, block), pieces in open_.items():
+            if wants in partial and _fills(pieces, extent):
+                for _, _, rank in pieces:
+                    mine = accounted[wants, rank]
+                    at, there = positions(block, covered[wants].shape, mine.shape)
+                    covered[wants][at] = mine[there] = True
+        if refines:
+            report.wrong += [
+                f"output {k} is not covered" for k, c in covered.items() if not c.all()
+            ]
+            report.wrong += [
+                f"output {k}: not all of rank {r} is accounted for"
+                for (k, r), c in accounted.items()
+                if not c.all()
+            ]
         return report
 
     def problem(self, row: Mapping[str, Any]) -> str | None:
@@ -202,8 +297,25 @@ class Checker:
             at, there = positions(row["block"], ours.shape, theirs.shape)
             seq = self.sides["seq"].value(ours, open_)[at]
             dist = self.sides["dist"].value(theirs)[there]
-        except (AssertionError, NotEvaluated, IndexError) as error:
+        except (AssertionError, IndexError) as error:
             return f"cannot be evaluated ({type(error).__name__}: {error})"
-        if agrees(dist, coefficient(row["times"]) * seq):
+        times = row["times"]
+        wanted = (coefficient(times) if isinstance(times, str) else times) * seq
+        if agrees(dist, wanted):
             return None
-        return f"differs by {np.nanmax(abs(dist - coefficient(row['times']) * seq), initial=0):.3g}"
+        return f"differs by {np.nanmax(abs(dist - wanted), initial=0):.3g}"
+
+
+def scale_record(row: Mapping[str, Any]) -> str:
+    """A scalar of the facts as the rules write it."""
+    return f"[{row['num']}, {row['den']}, {row['over']}, {row['under']}]"
+
+
+def _fills(pieces: Sequence[tuple[int, int, int]], extent: int) -> bool:
+    """Do ranges make up [0, extent), none of it twice?"""
+    at = 0
+    for lo, n, _ in sorted(pieces):
+        if lo != at:
+            return False
+        at += n
+    return at == extent

@@ -1,0 +1,157 @@
+"""Which rules fire: a copy of the rules with a probe beside every rule.
+
+A probe has the body of its rule and says its place, ``rule_fired("rules/sum.dl:12")``. Nothing reads
+``rule_fired``, so it lies in a stratum of its own, above everything that its bodies ask.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from relations import RULES, Rows, derive
+
+from gg_datalog.engine.parser import parse_program
+from gg_datalog.engine.program import (
+    Clause,
+    Comparison,
+    Expr,
+    Literal,
+    Negation,
+    Nil,
+    Num,
+    Op,
+    Rec,
+    Sym,
+    Var,
+)
+from gg_datalog.errors import InputError
+
+FIRED = "rule_fired"
+DECLARED = f"\n.decl {FIRED}(place: symbol)\n.output {FIRED}\n"
+
+
+# ---- rules as text ------------------------------------------------------------------------------------
+def expression(expr: Expr) -> str:
+    """An expression in Soufflé's syntax."""
+    match expr:
+        case Var(name):
+            return name
+        case Num(value):
+            return str(value)
+        case Sym(value):
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+            return f'"{escaped}"'
+        case Nil():
+            return "nil"
+        case Rec(args):
+            return f"[{', '.join(map(expression, args))}]"
+        case Op(sign, args):
+            parts = [expression(arg) for arg in args]
+            return f"({sign}{parts[0]})" if len(parts) == 1 else f"({parts[0]} {sign} {parts[1]})"
+    return "_"
+
+
+def literal(part: Literal) -> str:
+    """A literal in Soufflé's syntax."""
+    if isinstance(part, Comparison):
+        return f"{expression(part.left)} {part.op} {expression(part.right)}"
+    if isinstance(part, Negation):
+        return f"!{literal(part.atom)}"
+    return f"{part.relation}({', '.join(map(expression, part.args))})"
+
+
+# ---- probes -------------------------------------------------------------------------------------------
+def rules_of(program: Path = RULES) -> dict[str, Clause]:
+    """The rules (facts aside) by their place: file and line."""
+    found: dict[str, Clause] = {}
+    for clause in parse_program(program).clauses:
+        if clause.body:
+            file = clause.pos.file.resolve().relative_to(program.resolve().parent)
+            place = f"{file.as_posix()}:{clause.pos.line}"
+            while place in found:
+                place += "+"
+            found[place] = clause
+    return found
+
+
+@contextmanager
+def instrumented(program: Path = RULES) -> Iterator[Path]:
+    """A copy of the program, probes at the end of each file, in a temporary folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "rules"
+        shutil.copytree(program.parent, copy, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
+        main = copy / program.name
+        main.write_text(main.read_text("utf-8") + DECLARED, "utf-8")
+        for place, clause in rules_of(program).items():
+            body = ", ".join(map(literal, clause.body))
+            with (copy / place.rpartition(":")[0]).open("a", encoding="utf-8") as file:
+                file.write(f'\n{FIRED}("{place}") :- {body}.\n')
+        yield main
+
+
+@dataclass
+class Coverage:
+    """In how many runs of the engine each rule fired."""
+
+    rules: Mapping[str, Clause] = field(default_factory=rules_of)
+    runs: int = 0
+    fired: Counter[str] = field(default_factory=Counter)
+
+    def add(self, derived: Mapping[str, Rows]) -> None:
+        """Counts one run of the instrumented rules."""
+        self.runs += 1
+        self.fired.update({row["place"] for row in derived.get(FIRED, [])})
+
+    def never(self) -> list[str]:
+        """The places of rules that never fired, in the order of the program."""
+        return [place for place in self.rules if not self.fired[place]]
+
+    def text(self, place: str) -> str:
+        """A rule with its place."""
+        clause = self.rules[place]
+        body = ", ".join(map(literal, clause.body))
+        return f"{place}: {literal(clause.head)} :- {body}."
+
+
+def table_facts() -> list[dict[str, Any]]:
+    """The facts of every case in the tables of ``tests/rules`` that can be extracted."""
+    root = Path(__file__).resolve().parents[1] / "rules"
+    package = "rule_tables"  # pytest imports these files under names of its own
+    spec = spec_from_file_location(
+        package, root / "__init__.py", submodule_search_locations=[str(root)]
+    )
+    assert spec is not None and spec.loader is not None
+    sys.modules[package] = module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    build = import_module(f"{package}.build")
+    cases: dict[Any, None] = {}
+    for path in sorted(root.glob("test_*.py")):
+        found = vars(import_module(f"{package}.{path.stem}")).values()
+        marks = [mark for one in found for mark in getattr(one, "pytestmark", ())]
+        params = [p for mark in marks if mark.name == "parametrize" for p in mark.args[1]]
+        values = [getattr(p, "values", (p,))[0] for p in params]
+        cases |= dict.fromkeys(v for v in values if isinstance(v, build.Case))
+    facts = []
+    for case in cases:
+        with suppress(InputError, AssertionError):
+            facts.append(build.extracted(case))
+    return facts
+
+
+def fired(batches: Sequence[Mapping[str, Any]], program: Path = RULES) -> Coverage:
+    """What fires on batches of facts."""
+    found = Coverage(rules_of(program))
+    with instrumented(program) as rules:
+        for tables in batches:
+            found.add(derive(tables, rules))
+    return found
