@@ -2,6 +2,7 @@
 
     python bench/measure.py            # the corpus if it is there, and generated GPT-like pairs
     python bench/measure.py --layers 8 64 --ranks 2 8 --exponent --no-corpus
+    python bench/measure.py --layers --no-corpus --case step/    # a case of your own
 
 Each command runs as a process of its own, start-up included. The figures are the median of
 `--repeat` runs and the largest resident set of any one process. Souffle is measured where it is on
@@ -83,6 +84,9 @@ def main() -> None:
     parser.add_argument("--layers", default=[8], help="depths of the pairs [8]", **numbers)
     parser.add_argument("--ranks", default=[2, 8], help="degrees of each depth [2 8]", **numbers)
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs per figure [3]")
+    parser.add_argument(
+        "--case", type=Path, action="append", default=[], help="a case folder; repeatable"
+    )
     parser.add_argument("--no-corpus", action="store_true", help="leave ../shared/corpus out")
     parser.add_argument(
         "--exponent",
@@ -98,7 +102,11 @@ def main() -> None:
     spent: dict[tuple[str, int], float] = {}
     with tempfile.TemporaryDirectory() as folder:
         corpus = None if options.no_corpus else CORPUS
-        for name, case in cases(Path(folder), corpus, options.layers, options.ranks):
+        listed = [(case.name, case) for case in options.case]
+        for name, case in [
+            *listed,
+            *cases(Path(folder), corpus, options.layers, options.ranks),
+        ]:
             facts = str(Path(folder) / "facts")
             steps = {"extract": [*command, "extract", str(case), "-o", facts]}
             for engine in engines:

@@ -192,17 +192,18 @@ def _judged(
 def _replayed(report: Report, judged: _Judged, table: Table, seed: int, say: Progress) -> Replayed:
     """Draws and compares; :class:`NotExecuted` where an operator cannot be executed."""
     found = Replayed(report, seed, memory=judged.fitted.now, sizes=judged.fitted.sizes)
+    first = seed * (DRAWS + MORE + 1)  # no draw of one seed is one of another
     mine = [row.status for row in report.outputs]
     odd = [i for i, (a, b) in enumerate(zip(mine, judged.statuses, strict=True)) if a != b]
     try:
         for number in range(DRAWS):
             say(f"draw {number + 1} of {DRAWS}")
-            one = _Draw(judged, judged.case, table, seed + number)
+            one = _Draw(judged, judged.case, table, first + number)
             one.check_relations(found)
             one.check_outputs(found)
         if any(found.agrees(place) is None for place in range(len(mine))):
             say("one more draw, of inputs above 0")
-            one = _Draw(judged, judged.case, table, seed + DRAWS, positive=True)
+            one = _Draw(judged, judged.case, table, first + DRAWS, positive=True)
             one.check_relations(found)
             one.check_outputs(found)
         for number in range(MORE):
@@ -210,7 +211,7 @@ def _replayed(report: Report, judged: _Judged, table: Table, seed: int, say: Pro
                 break
             say("one more draw, large fills at a magnitude that shows")
             case = with_small_fills(judged.case)
-            _Draw(judged, case, table, seed + DRAWS + 1 + number).check_outputs(found)
+            _Draw(judged, case, table, first + DRAWS + 1 + number).check_outputs(found)
     except Mismatch as problem:
         found.note, found.hangs = f"not executed to the end: {problem}", True
     if odd:

@@ -90,7 +90,7 @@ def related(seq: Evaluator, dist: Evaluator, wanted: Json, rows: Rows) -> Number
         piece = pieces[row["rank"]]
         try:
             at, there = positions(row["block"], whole.base.shape, piece.base.shape)
-        except IndexError:
+        except (IndexError, NotEvaluated):
             return None
         stack = record(row["parts"])
         if stack is None:

@@ -638,6 +638,34 @@ def _index(at: GraphSizes, node: Json) -> Dims:
     return made
 
 
+@sizes("nll_loss_forward")
+def _nll_loss(at: GraphSizes, node: Json) -> Any:
+    scores, target = at.of(node["args"][0]), at.of(node["args"][1])
+    unify(scores[0], target[0])
+    at.looks_up(node["args"][1], scores[1])
+    reduced = _int(node, 3, "reduction", 1) != 0
+    return ([] if reduced else target, [])
+
+
+@sizes("nll_loss_backward")
+def _nll_loss_backward(at: GraphSizes, node: Json) -> Dims:
+    scores, target = at.of(node["args"][1]), at.of(node["args"][2])
+    unify(scores[0], target[0])
+    at.looks_up(node["args"][2], scores[1])
+    return scores
+
+
+@sizes("index_add")
+def _index_add(at: GraphSizes, node: Json) -> Dims:
+    of, dim, source = at.of(node["args"][0]), node["args"][1], at.of(node["args"][3])
+    at.looks_up(node["args"][2], of[dim])
+    for i, (a, b) in enumerate(zip(of, source, strict=True)):
+        if i != dim:
+            unify(a, b)
+    unify(source[dim], at.of(node["args"][2])[0])
+    return of
+
+
 @sizes("index_select")
 def _index_select(at: GraphSizes, node: Json) -> Dims:
     of, dim, ids = at.of(node["args"][0]), node["args"][1], at.of(node["args"][2])

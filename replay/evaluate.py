@@ -47,6 +47,8 @@ def number(value: Scale) -> float:
 
 def viewed(view: View, array: Tensor) -> Tensor:
     """A view (scale included) of a base with the value ``array``."""
+    if any(map(is_symbolic, view.shape)):
+        raise NotEvaluated(f"a view of {view.base.name} has a size that depends on data")
     axes = [d.extent for dim in view.dims for d in dim]
     at = [torch.zeros([1] * len(axes), dtype=torch.int64) for _ in array.shape]
     axis = 0
@@ -207,6 +209,8 @@ class Evaluator:
     def _result(
         self, op: Operator, place: int, values: list[Tensor], labels: Mapping[int, tuple[int, int]]
     ) -> Tensor:
+        if any(is_symbolic(label.extent) for label in op.labels):
+            raise NotEvaluated(f"{op.name} has a size that depends on data")
         node = self.graphs.get(op.rank, {}).get(op.node)
         rows = self.contexts[op.rank].table.rows if op.rank in self.contexts else {}
         target = re.split(r"[(\[#]", op.signature)[0]

@@ -205,7 +205,7 @@ def _value(node: Json, values: Values, table: Table, shapes: Shapes) -> Any:
             return args[0][args[1]]
         value = compute(table, node["target"], args, kwargs, node, shapes)
     except FAILURES as error:
-        raise _failed(f"node `{node['name']}` ({node['target']})", error) from error
+        raise _failed(f"node `{node['name']}` ({node['target']})", error, node["target"]) from error
     wanted = dtype_of(node.get("dtype"))
     if isinstance(value, torch.Tensor) and wanted is not None and value.dtype != wanted:
         floats = value.dtype.is_floating_point and wanted == torch.int64
@@ -217,10 +217,15 @@ FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeEr
             ValueError)  # fmt: skip
 
 
-def _failed(where: str, error: Exception) -> NotExecuted:
+LOOKUPS = ("embedding", "index", "take", "gather", "scatter")
+
+
+def _failed(where: str, error: Exception, target: str = "") -> NotExecuted:
     text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    outside = isinstance(error, IndexError) or "out of bounds" in text or "out of range" in text
-    return (OutOfRange if outside else NotExecuted)(f"{where}: {text}")
+    outside = "out of bounds" in text or "out of range" in text
+    outside = outside and not text.startswith(("list", "tuple"))  # too few arguments
+    looks_up = any(word in target.partition(".")[2] for word in LOOKUPS)
+    return (OutOfRange if outside and looks_up else NotExecuted)(f"{where}: {text}")
 
 
 def _check(node: Json, value: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -22,8 +21,6 @@ EMPTY = ("aten.empty", "aten.empty_like", "aten.new_empty", "aten.empty_strided"
 OWN = ("aten", "prims")
 VIEWS = ("aten.view", "aten._unsafe_view", "aten.reshape")
 COUNTS = ("hlo.iota", "prims.iota")
-LOOKUPS = ("aten.embedding", "aten.index", "aten.index_select", "aten.gather", "hlo.gather")
-OUTSIDE = re.compile("out of (range|bounds)")
 # Arithmetic on sizes.
 OPERATORS = {
     form: name
@@ -170,13 +167,7 @@ def compute(
     name = table.aliases.get(name, name)
     try:
         return _computed(table, target, name, args, kwargs, node, shapes)
-    except (IndexError, RuntimeError) as error:
-        if node is not None and name in LOOKUPS and OUTSIDE.search(str(error)):
-            nothing = torch.full(node["shape"], float("nan"), dtype=torch.float64)
-            return nothing  # a lookup outside of its table: whatever lies there
-        if not isinstance(error, NotImplementedError):
-            raise
-        # torch has no kernel for the CPU
+    except NotImplementedError:  # torch has no kernel for the CPU
         if name in table.rows:
             return by_rows(table.rows[name], args, kwargs, node, table.placement)
         return _unknown(name, args, kwargs, node, shapes)

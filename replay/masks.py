@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gg_datalog.extract.context import Context
+from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import Base, View
@@ -47,7 +48,8 @@ class Draws:
     def of_rank(self, rank: int, node: str, number: int, shape: Sequence[int], p: float) -> Tensor:
         """A mask of one rank."""
         view = _result(self.dist[rank], node)
-        if view is not None and _ordinal(view, number) in self._bases:
+        known = view is not None and not any(map(is_symbolic, view.base.shape))
+        if view is not None and known and _ordinal(view, number) in self._bases:
             base, ours = self._bases[_ordinal(view, number)]
             theirs = torch.rand(view.base.shape, generator=self.generator) >= p
             found = self._related.get((view.base.name, base.name), [])

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.view import Base
 from gg_datalog.replay.evaluate import EVERYTHING, Evaluator, Limits, NotEvaluated
 from gg_datalog.replay.tensor import Tensor
@@ -59,6 +60,8 @@ def positions(
             runs.append((p, run))
             run = run[-1]
     sizes = [run[2] for _, run in runs]
+    if any(map(is_symbolic, sizes)):
+        raise NotEvaluated("a size that depends on data")
     ours = [torch.zeros([1] * len(sizes), dtype=torch.int64) for _ in seq]
     theirs = [torch.zeros([1] * len(sizes), dtype=torch.int64) for _ in dist]
     for axis, (p, (stride, lo, n, dim, dist_stride, dist_lo, _)) in enumerate(runs):
@@ -114,12 +117,15 @@ def difference(a: Tensor, b: Tensor) -> Numbers:
     if a.shape != b.shape:
         return APART
     a, b = _plain(a), _plain(b)
-    known = ~(a.isnan() & b.isnan())
-    if not bool(known.any()):
-        return OPEN if a.numel() else SAME
-    a, b = a[known], b[known]
-    apart = (a - b).abs().nan_to_num(nan=float("inf"), posinf=float("inf"))
-    worst = float(apart.where(a != b, torch.zeros_like(apart)).max())
+    if torch.equal(a, b):
+        return SAME
+    if bool(a.isnan().any()):
+        known = ~(a.isnan() & b.isnan())
+        if not bool(known.any()):
+            return OPEN
+        a, b = a[known], b[known]
+    apart = (a - b).abs().masked_fill_(a == b, 0)  # infinities, too
+    worst = float(apart.nan_to_num_(nan=float("inf"), posinf=float("inf")).max())
     if not worst:
         return SAME
     largest = max((float(x[x.isfinite()].abs().max()) for x in (a, b) if x.isfinite().any()),
@@ -132,7 +138,7 @@ def difference(a: Tensor, b: Tensor) -> Numbers:
 
 def _plain(x: Tensor) -> Tensor:
     """Real numbers."""
-    return torch.view_as_real(x) if x.is_complex() else x.to(torch.float64)
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x.to(torch.float64)
 
 
 @dataclass(repr=False)
@@ -152,11 +158,11 @@ class Checker:
         """What is wrong with a relation; :class:`NotEvaluated` where nothing can be said."""
         ours, theirs = self.bases["seq"][row["seq"]], self.bases["dist"][row["dist"]]
         open_ = limits(row["parts"]) if row["parts"] != "nil" else EVERYTHING
+        whole, piece = self.seq.value(ours, open_), self.dist.value(theirs)
         try:
             at, there = positions(row["block"], ours.shape, theirs.shape)
         except IndexError as error:
             return str(error)
-        whole, piece = self.seq.value(ours, open_), self.dist.value(theirs)
         expected = (
             whole[at] * coefficient(row["times"]) if at else whole * coefficient(row["times"])
         )
