@@ -1,7 +1,9 @@
 PYTHON ?= python
 SOURCES = gg_datalog engine extract replay tests bench examples
 
-.PHONY: check format-check lint types tests format docs
+N ?= 1000
+
+.PHONY: check format-check lint types tests fuzz format docs
 
 check: format-check lint types tests
 
@@ -21,6 +23,10 @@ types:
 
 tests:
 	$(PYTHON) -m pytest
+
+# Random programs, executed: `make fuzz N=5000` for more of them.
+fuzz:
+	$(PYTHON) tests/numeric/sweep.py --programs $(N) --coverage
 
 format:
 	$(PYTHON) -m ruff check --fix $(SOURCES)

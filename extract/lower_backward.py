@@ -107,6 +107,8 @@ def nll_loss(ctx: Context) -> Value:
     out = ["t"] if reduction not in (MEAN, SUM) else []
     total = contract(ctx, x, ["t", "c"], hot, ["t", "c"], out).scaled(scale(-1))
     many = reduced(ctx, kept, range(len(kept.dims)), "sum", False)
+    if reduction not in (MEAN, SUM):
+        many = ctx.side.constant(scale(0))
     if reduction == MEAN:
         total = ctx.elementwise("div", [total, many], linear=(0,))[0]
     return (total, many)

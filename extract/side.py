@@ -249,7 +249,8 @@ class Side:
             for start in range(0, len(terms), width):
                 rows = made.terms[start : start + width]
                 base = self.base(total.base.shape, "sum", [t.base for t in rows])
-                self.blocks.append(self._block(Sum(f"{base.name}?block", "sum", rows, base), made))
+                base.made = self._block(Sum(f"{base.name}?block", "sum", rows, base), made)
+                self.blocks.append(base.made)
                 sums.append(identity(base))
             other = Sum(f"{total.base.name}?by{width}", "sum", sums, total.base)
             self.blocks.append(self._block(other, made))

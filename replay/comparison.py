@@ -95,7 +95,8 @@ def related(seq: Evaluator, dist: Evaluator, wanted: Json, rows: Rows) -> Number
         stack = record(row["parts"])
         if stack is None:
             both = whole.shown[at] & piece.shown[there]
-            worst = worst.beside(difference(piece.base[there][both], whole.base[at][both]))
+            ours, theirs = (x.expand(both.shape)[both] for x in (whole.base[at], piece.base[there]))
+            worst = worst.beside(difference(theirs, ours))
             whole.covered[at], piece.covered[there] = True, True
         elif stack[-1] is None:
             along, kind, lo, n, extent, _ = stack
@@ -105,7 +106,7 @@ def related(seq: Evaluator, dist: Evaluator, wanted: Json, rows: Rows) -> Number
         total = one.whole()
         if total is None:
             continue
-        worst = worst.beside(difference(total, whole.base[one.at]))
+        worst = worst.beside(difference(*torch.broadcast_tensors(total, whole.base[one.at])))
         whole.covered[one.at] = True
         for held in one.rows.values():
             for piece, there in held:

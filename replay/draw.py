@@ -110,9 +110,11 @@ def with_small_fills(case: Documents) -> Documents:
             if node["op"] == "get_attr" and isinstance(node.get("value"), float):
                 node["value"] = _small(node["value"])
             short = node.get("target", "").split(".")[1:2]
-            if short and short[0].rstrip("_") in FILLS and _is_float(node):
-                node["args"] = [_small(a) for a in node["args"]]
-                node["kwargs"] = {k: _small(v) for k, v in node.get("kwargs", {}).items()}
+            kernel = short[0].rstrip("_") if short else ""
+            if kernel in FILLS and _is_float(node):
+                factor = kernel == "mul"  # above 0 it scales, and is taken back elsewhere
+                node["args"] = [_small(a, factor) for a in node["args"]]
+                node["kwargs"] = {k: _small(v, factor) for k, v in node.get("kwargs", {}).items()}
     return case
 
 
@@ -120,7 +122,9 @@ def _is_float(node: Json) -> bool:
     return bool(dtype_of(node.get("dtype")) == torch.float64)
 
 
-def _small(value: Any) -> Any:
+def _small(value: Any, factor: bool = False) -> Any:
     if type(value) not in (int, float) or not isfinite(value) or abs(value) < LARGE:
+        return value
+    if factor and value > 0:
         return value
     return copysign(1 + log10(abs(value)) / 4, value)

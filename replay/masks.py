@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -54,8 +55,9 @@ class Draws:
             theirs = torch.rand(view.base.shape, generator=self.generator) >= p
             found = self._related.get((view.base.name, base.name), [])
             for block in found:
-                at, there = positions(block, base.shape, view.base.shape)
-                theirs[there] = ours[at]
+                with suppress(IndexError):
+                    at, there = positions(block, base.shape, view.base.shape)
+                    theirs[there] = ours[at]
             if found:
                 return viewed(View(view.base, view.dims), theirs)
         return self._by_shape(rank, number, shape, p)

@@ -167,7 +167,7 @@ class Checker:
             whole[at] * coefficient(row["times"]) if at else whole * coefficient(row["times"])
         )
         found = piece[there] if there else piece
-        apart = difference(found, expected)
+        apart = difference(*torch.broadcast_tensors(found, expected))  # one of no dimensions
         if apart.fits is None:
             raise NotEvaluated("no numbers to compare")
         if apart.fits:

@@ -7,18 +7,14 @@ A probe has the body of its rule and says its place, ``rule_fired("rules/sum.dl:
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
 
-from relations import RULES, Rows, derive
+from relations import RULES, Rows
 
 from gg_datalog.engine.parser import parse_program
 from gg_datalog.engine.program import (
@@ -34,7 +30,6 @@ from gg_datalog.engine.program import (
     Sym,
     Var,
 )
-from gg_datalog.errors import InputError
 
 FIRED = "rule_fired"
 DECLARED = f"\n.decl {FIRED}(place: symbol)\n.output {FIRED}\n"
@@ -121,37 +116,3 @@ class Coverage:
         clause = self.rules[place]
         body = ", ".join(map(literal, clause.body))
         return f"{place}: {literal(clause.head)} :- {body}."
-
-
-def table_facts() -> list[dict[str, Any]]:
-    """The facts of every case in the tables of ``tests/rules`` that can be extracted."""
-    root = Path(__file__).resolve().parents[1] / "rules"
-    package = "rule_tables"  # pytest imports these files under names of its own
-    spec = spec_from_file_location(
-        package, root / "__init__.py", submodule_search_locations=[str(root)]
-    )
-    assert spec is not None and spec.loader is not None
-    sys.modules[package] = module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    build = import_module(f"{package}.build")
-    cases: dict[Any, None] = {}
-    for path in sorted(root.glob("test_*.py")):
-        found = vars(import_module(f"{package}.{path.stem}")).values()
-        marks = [mark for one in found for mark in getattr(one, "pytestmark", ())]
-        params = [p for mark in marks if mark.name == "parametrize" for p in mark.args[1]]
-        values = [getattr(p, "values", (p,))[0] for p in params]
-        cases |= dict.fromkeys(v for v in values if isinstance(v, build.Case))
-    facts = []
-    for case in cases:
-        with suppress(InputError, AssertionError):
-            facts.append(build.extracted(case))
-    return facts
-
-
-def fired(batches: Sequence[Mapping[str, Any]], program: Path = RULES) -> Coverage:
-    """What fires on batches of facts."""
-    found = Coverage(rules_of(program))
-    with instrumented(program) as rules:
-        for tables in batches:
-            found.add(derive(tables, rules))
-    return found

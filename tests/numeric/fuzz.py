@@ -95,7 +95,8 @@ class Fuzzer:
     dist: list[Graph] = field(default_factory=list)
     relations: list[Json] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
-    clean: bool = True
+    clean: bool = True  # no mistake was made
+    plain: bool = True  # nothing in it is known to be beyond the rules
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -110,6 +111,12 @@ class Fuzzer:
             self.clean = False
             return True
         return False
+
+    def beyond(self, what: str) -> None:
+        """What the rules are known not to follow: not often, and no reason to wonder."""
+        if not self.chance(0.2):
+            raise Invalid(what)
+        self.plain = False
 
     def roomy(self, extent: int, ranks: int) -> bool:
         """Is a dimension to be cut? Not so often into shards of one position."""
@@ -348,6 +355,9 @@ class Fuzzer:
         splits: list[Split] = []
         for axis in self.axes:
             splits.append(self._split(axis, operands, rule, extents, splits))
+            shard = splits[-1].shard
+            if shard is not None and shard[0] == rule.prefer and 1 in shard[1]:
+                self.beyond("a vocabulary of one row")
         ready = [
             self._ready(x, letters, place, splits, extents)
             for place, (x, letters) in enumerate(zip(operands, rule.operands, strict=True))
@@ -361,19 +371,18 @@ class Fuzzer:
         for rank, graph in enumerate(self.dist):
             at = self.mesh.at(rank)
             ranges = _ranges(extents, splits, at)
-            cut = {s.shard[0]: s.shard[2] for s in splits if s.shard is not None}
-            site = Site(
-                graph, [ref(x.dist[rank]) for x in ready], ranges, cut, rank, at, self.count
-            )
+            blocks = {s.shard[0]: s.shard[2] for s in splits if s.shard is not None}
+            operands_here = [ref(x.dist[rank]) for x in ready]
+            site = Site(graph, operands_here, ranges, blocks, rank, at, self.count)
             theirs.append(emit(site))
             counts.append(site.count)
         self.count = max(counts)
         made = []
         for place, letters in enumerate(rule.results):
-            layout = tuple(_result_place(s, letters, rule) for s in splits)
+            layout = tuple(self._result_place(s, letters, rule) for s in splits)
             dims = [p[1] for p in layout if p[0] == "S"]
-            names = {s.shard[0] for s in splits if s.shard is not None}
-            if len(set(dims)) < len(dims) and len(names) > 1:
+            cut = {s.shard[0] for s in splits if s.shard is not None}
+            if len(set(dims)) < len(dims) and len(cut) > 1:
                 raise Invalid("two dimensions made one, and both are cut")
             names = tuple(refs[place]["node"] for refs in theirs)
             name = ours[place]["node"]
@@ -381,6 +390,22 @@ class Fuzzer:
             self._expect(made[-1])
         self.tensors += made
         return made
+
+    def _result_place(self, split: Split, letters: str, rule: Rule) -> Place:
+        """What a result is meant to be over an axis."""
+        if split.part is not None:
+            return ("P", split.kind)
+        if split.shard is None:
+            return WHOLE
+        shard = split.shard if rule.carry is None else rule.carry(split.shard)
+        letter, sizes, outer = shard
+        if letter in letters:
+            return ("S", letters.index(letter), sizes, outer)
+        if outer > 1 or 1 in sizes:
+            self.beyond("a reduction over a part of every block, or over one position")
+        if rule.kind == "avg" and len(set(sizes)) > 1:
+            raise Invalid("an average of uneven shards")
+        return ("P", rule.kind)
 
     def _expect(self, x: Tensor) -> None:
         """A program without a mistake has the shapes that its layouts say."""
@@ -463,7 +488,7 @@ class Fuzzer:
         from steps import STEPS
 
         marks = [len(g.nodes) for g in (self.seq, *self.dist)]
-        saved = len(self.tensors), len(self.relations), self.clean
+        saved = len(self.tensors), len(self.relations), self.clean, self.plain
         kind = self.rng.choice(STEPS)
         pool = [t for t in self.tensors if t.shape]
         try:
@@ -472,7 +497,7 @@ class Fuzzer:
             for graph, mark in zip((self.seq, *self.dist), marks, strict=True):
                 graph.drop_after(mark)
             del self.tensors[saved[0] :], self.relations[saved[1] :]
-            self.clean = saved[2]
+            self.clean, self.plain = saved[2:]
 
     def build(self, steps: int) -> Program:
         """The pair of programs."""
@@ -540,23 +565,6 @@ def _ranges(
     return found
 
 
-def _result_place(split: Split, letters: str, rule: Rule) -> Place:
-    """What a result is meant to be over an axis."""
-    if split.part is not None:
-        return ("P", split.kind)
-    if split.shard is None:
-        return WHOLE
-    shard = split.shard if rule.carry is None else rule.carry(split.shard)
-    letter, sizes, outer = shard
-    if letter in letters:
-        return ("S", letters.index(letter), sizes, outer)
-    if outer > 1 or 1 in sizes:
-        raise Invalid("a reduction over a part of every block, or one position: not described")
-    if rule.kind == "avg" and len(set(sizes)) > 1:
-        raise Invalid("an average of uneven shards")
-    return ("P", rule.kind)
-
-
 # ---- for steps ---------------------------------------------------------------------------------------
 def letters(x: Tensor) -> str:
     """A letter per dimension."""
@@ -583,7 +591,8 @@ CHANGED = 0.1  # programs of which the documents are broken at some place
 
 
 def generate(seed: int) -> tuple[Program, bool]:
-    """A pair of programs, and whether the distributed one was written without a mistake."""
+    """A pair of programs, and whether the rules should follow it: the distributed one was written
+    without a mistake, and nothing in it is known to be beyond them."""
     rng = random.Random(seed)
     shape = rng.choice(MESHES)
     mistakes = rng.choice([0, 0, 0.04, 0.12])
@@ -594,4 +603,4 @@ def generate(seed: int) -> tuple[Program, bool]:
     program = fuzzer.build(rng.randint(2, 8))
     if rng.random() < CHANGED and not any(row.get("partial") for row in program.outputs):
         return mutate(program, rng).program, False
-    return program, fuzzer.clean
+    return program, fuzzer.clean and fuzzer.plain

@@ -115,7 +115,7 @@ def _call(node: Json, kind: str, values: Values) -> Call:
 
 
 def _result(node: Json, values: Values) -> Any:
-    args, kwargs = resolve(node["args"], values), resolve(node["kwargs"], values) or {}
+    args = resolve(node["args"], values)
     kwargs = {k: resolve(v, values) for k, v in node["kwargs"].items()}
     if "getitem" in node["target"]:
         return args[0][args[1]]
@@ -124,11 +124,13 @@ def _result(node: Json, values: Values) -> Any:
     try:
         with np.errstate(all="ignore"):
             value = OPS[name_of(node)](*args, **kwargs)
+            if node.get("shape") is not None:
+                value = cast(np.asarray(value), node.get("dtype"))
     except (ValueError, IndexError) as error:
         raise Invalid(f"{node['name']}: {error}") from error
     except (TypeError, AttributeError, AssertionError, KeyError) as error:
         raise NotExecuted(f"{node['target']}: {error}") from error
-    return cast(np.asarray(value), node.get("dtype")) if node.get("shape") is not None else value
+    return value
 
 
 def _check_shape(node: Json, value: Any) -> None:

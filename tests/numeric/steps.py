@@ -221,6 +221,7 @@ def weight_gradient(f: Fuzzer, x: Tensor) -> None:
     dims = ranked(x, 2, 2)
     extents = {"o": f.rng.choice([2, 4, 6])}
     halves = [f.chance(0.3), f.chance(0.05)]
+    f.plain = f.plain and not halves[True]
     others = [t for t in f.tensors if len(t.shape) == 2 and t.shape[0] == x.shape[0] and t != x]
     other: Tensor | New = f.rng.choice(others[-4:]) if others and f.chance(0.6) else New()
     if isinstance(other, Tensor):
@@ -411,6 +412,7 @@ def scaled_somewhere(f: Fuzzer, x: Tensor) -> None:
     dims = letters(x)
     others = [0.1, 0.3, -0.7, 1 / 3] if f.chance(0.25) else []
     numbers = f.rng.sample([2, 0.5, 3, -4, 0.125, TINY, TINY, *others], 3)
+    f.plain = f.plain and not others and numbers.count(TINY) < 2
     orders = [f.rng.sample(numbers, 3), numbers]
     if f.chance(0.5):  # all at once
         orders[0] = [1, 1, numbers[0] * numbers[1] * numbers[2]]

@@ -137,9 +137,9 @@ def without(at: Site, x: Ref, mask: Ref, how: Form) -> Ref:
 
 def masks(at: Site, letter: str, seq: bool) -> bool:
     """Does this graph mask its ids? It has to where it has a part of the rows."""
-    if at.cut.get(letter, 1) > 1 or (letter in at.cut and at.size(letter) < 2):
-        raise Invalid("a part of every block of the vocabulary, or one row")
-    return seq or letter in at.cut
+    if at.blocks.get(letter, 1) > 1:
+        raise Invalid("a part of every block of the vocabulary")
+    return seq or letter in at.blocks
 
 
 def lookup(f: Fuzzer, _: Tensor) -> None:

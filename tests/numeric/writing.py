@@ -44,7 +44,8 @@ class Graph:
     def call(self, name: str, target: str, args: Sequence[Any], **kwargs: Any) -> None:
         """An operator; :class:`Invalid` where its operands do not fit."""
         try:
-            made = OPS[name_of({"target": target})](*resolve(list(args), self.zeros), **kwargs)
+            with np.errstate(all="ignore"):
+                made = OPS[name_of({"target": target})](*resolve(list(args), self.zeros), **kwargs)
         except (ValueError, IndexError, AssertionError) as error:
             raise Invalid(str(error)) from error
         if isinstance(made, (tuple, list)):
@@ -189,7 +190,7 @@ class Site:
     graph: Graph
     operands: list[Ref]
     ranges: Mapping[str, tuple[int, int]]
-    cut: Mapping[str, int]  # letters of which this graph has a part, and of how many blocks
+    blocks: Mapping[str, int]  # letters of which this graph has a part, and of how many blocks
     rank: int  # -1: the sequential graph
     coordinates: tuple[int, ...]
     count: int

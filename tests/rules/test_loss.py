@@ -71,8 +71,18 @@ SQUARES = Case(
     "y = div.Tensor(mse_loss_backward(g, x, t, 1), 2)\nreturn y",
 )
 
+MORE_ROWS = Case(
+    "a gradient of the first rows of a table",
+    "g: f32[4, 3]\ni: i64[4]\ny = embedding_dense_backward(g, i, 8, -1, False)\nreturn y",
+    "g: f32[4, 3]\ni: i64[4]\n"
+    "y = embedding_dense_backward(g, i, 6 if rank == 0 else 8, -1, False)\n"
+    "z = slice(y, 0, 0, 6) if rank == 0 else slice(y, 0, 6, 8)\nreturn z",
+)
+
 
 @table(
+    MORE_ROWS,
+    MORE_ROWS.miss("more rows than there are", "6 if rank == 0 else 8, -1", "9, -1"),
     HALVES,
     HALVES.miss(
         "exchanged",
