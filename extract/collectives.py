@@ -363,8 +363,10 @@ def _pairs(node: Node) -> tuple[tuple[Any], tuple[Any]]:
 def _root(one: Waiting, group: Communicator) -> int:
     """The root's place in the group."""
     numbers = [a for a in one.node.args[1:] if isinstance(a, int)]
-    if not numbers or not 0 <= numbers[0] < len(group.ranks):
-        raise Misfit(f"its root {numbers[:1]} is no member of {list(group.ranks)}")
+    if not numbers:
+        raise ValueError("it names no root")
+    if not 0 <= numbers[0] < len(group.ranks):
+        raise Misfit(f"its root {numbers[0]} is no member of {list(group.ranks)}")
     return numbers[0]
 
 

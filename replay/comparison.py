@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations, product
+from math import prod
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ import torch
 from gg_datalog.extract.view import View
 from gg_datalog.replay.documents import Json
 from gg_datalog.replay.evaluate import JOIN, Evaluator, NotEvaluated, based, viewed
-from gg_datalog.replay.relations import APART, START, Numbers, difference, positions, record
+from gg_datalog.replay.relations import APART, OPEN, START, Numbers, difference, positions, record
 from gg_datalog.replay.tensor import Tensor
 
 Rows = list[dict[str, Any]]
@@ -115,10 +117,10 @@ def related(seq: Evaluator, dist: Evaluator, wanted: Json, rows: Rows) -> Number
 
 
 def by_shape(whole: Tensor, pieces: Sequence[Tensor], partial: bool = False) -> Numbers:
-    """The difference where pieces are replicas, or shares along one dimension, in some order of the
-    ranks that their program may have meant (of a partial output: where they add up to it): the
-    closest one counts."""
-    if not pieces:
+    """The difference where pieces are replicas, or shares along some dimensions, in some order of
+    the ranks that their program may have meant (of a partial output: where they add up to it): the
+    closest one counts. Of other shapes nothing can be told, unless there are too few elements."""
+    if not pieces or sum(p.numel() for p in pieces) < whole.numel():
         return APART
     found = []
     if all(p.shape == whole.shape for p in pieces):
@@ -135,7 +137,38 @@ def by_shape(whole: Tensor, pieces: Sequence[Tensor], partial: bool = False) -> 
             continue
         if (made := _along(whole, pieces, dim)) is not None:
             found.append(made)
-    return closest(found) if found else APART
+    found += _grids(whole, pieces)
+    return closest(found) if found else OPEN
+
+
+def _grids(whole: Tensor, pieces: Sequence[Tensor]) -> Iterator[Numbers]:
+    """Equal shares along several dimensions, some of them on several ranks: ranks run through the
+    dimensions (and the copies) in some order, the last one fastest."""
+    shape = pieces[0].shape
+    if any(p.shape != shape for p in pieces) or len(shape) != whole.dim() or 0 in shape:
+        return
+    if any(e % own for e, own in zip(whole.shape, shape, strict=True)):
+        return
+    cuts = {dim: e // own for dim, (e, own) in enumerate(zip(whole.shape, shape, strict=True))}
+    cuts = {dim: count for dim, count in cuts.items() if count > 1}
+    copies, rest = divmod(len(pieces), prod(cuts.values()))
+    if rest or len(cuts) > 3:
+        return
+    if copies > 1:
+        cuts[COPIES] = copies
+    for order in permutations(cuts):
+        made = START
+        places = product(*(range(cuts[dim]) for dim in order))
+        for piece, place in zip(pieces, places, strict=True):
+            part = whole
+            for dim, at in zip(order, place, strict=True):
+                if dim != COPIES:
+                    part = part.narrow(dim, at * shape[dim], shape[dim])
+            made = made.beside(difference(piece, part))
+        yield made
+
+
+COPIES = -1
 
 
 def _along(whole: Tensor, pieces: Sequence[Tensor], dim: int) -> Numbers | None:
@@ -145,23 +178,21 @@ def _along(whole: Tensor, pieces: Sequence[Tensor], dim: int) -> Numbers | None:
     if not extent or not total or total % extent:
         return None
     copies = total // extent
-    if len(pieces) % copies or (copies > 1 and len({p.shape[dim] for p in pieces}) > 1):
+    if len(pieces) % copies:
         return None
     orders = [list(range(len(pieces)))]
     if copies > 1:  # ranks of one share are side by side, or far apart
         size = len(pieces) // copies
         orders = [[i // copies for i in range(len(pieces))], [i % size for i in range(len(pieces))]]
     best: Numbers | None = None
-    for order in orders:
-        width = pieces[0].shape[dim]
-        if copies == 1:
-            starts = [sum(p.shape[dim] for p in pieces[:i]) for i in range(len(pieces))]
-        else:
-            starts = [place * width for place in order]
-        if any(s + p.shape[dim] > extent for s, p in zip(starts, pieces, strict=True)):
+    for order in orders:  # per piece, which of the shares it is
+        widths = {place: p.shape[dim] for place, p in zip(order, pieces, strict=True)}
+        fits = all(widths[i] == p.shape[dim] for i, p in zip(order, pieces, strict=True))
+        if not fits or sum(widths.values()) != extent:
             continue
         made = START
-        for start, piece in zip(starts, pieces, strict=True):
+        for place, piece in zip(order, pieces, strict=True):
+            start = sum(width for i, width in widths.items() if i < place)
             made = made.beside(difference(piece, whole.narrow(dim, start, piece.shape[dim])))
         best = made if best is None else closest([best, made])
     return best

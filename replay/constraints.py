@@ -21,7 +21,7 @@ Dims = list[Dim]
 END = 2**62
 REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "prod", "var",
               "logsumexp", "any", "all", "linalg_vector_norm", "reduce_add",
-              "reduce_max")  # fmt: skip
+              "reduce_max", "reduce_min")  # fmt: skip
 SAME = ("add", "sub", "rsub", "mul", "div", "true_divide", "neg", "where", "masked_fill", "softmax",
         "log_softmax", "cumsum", "dropout", "fill", "zero", "zeros_like", "ones_like", "full_like",
         "empty_like", "rand_like", "randn_like", "addcmul", "addcdiv", "lerp", "select", "tril",

@@ -393,10 +393,18 @@ def evaluate(
     if limits:
         raise NotEvaluated(f"a part of {op.signature}")
     if name in ("one_hot", "masked one_hot"):
-        (label,) = (i for i, x in enumerate(op.labels) if x.kind == "created")
-        rows = _along(torch.arange(full[label]), label, len(full))
+        created = [i for i, x in enumerate(op.labels) if x.kind == "created"]
+        rows = torch.zeros(())  # of one row
+        if created:
+            rows = _along(torch.arange(full[created[0]]), created[0], len(full))
         hot = (operands[0] == rows).to(torch.float64)
         return hot * ~operands[1].bool() if len(operands) > 1 else hot
+    if name == "take":
+        whole = [i for i, x in enumerate(op.labels) if x.kind == "whole"]
+        if len(whole) != 1:
+            raise NotEvaluated(f"a part of {op.signature}")
+        rows = _along(torch.arange(full[whole[0]]), whole[0], len(full))
+        return contracted(operands[1] == rows, operands[0], whole)
     if name.startswith("constant"):
         return torch.tensor(float(name[-1]), dtype=torch.float64)
     if name == "masked_fill":

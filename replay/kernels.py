@@ -215,6 +215,8 @@ def _computed(
     if not kernels:
         return _unknown(name, args, kwargs, node, shapes)
     kept = {k: v for k, v in kwargs.items() if k not in PLACEMENT}
+    if name in table.rows:  # some kernels read memory as it lies there
+        args = [a.contiguous() if isinstance(a, torch.Tensor) else a for a in args]
     for kernel in kernels[:-1]:  # the overload that the graph names, if the arguments are its own
         with suppress(RuntimeError, TypeError):
             return kernel(*args, **kept)

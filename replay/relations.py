@@ -16,7 +16,7 @@ from gg_datalog.replay.evaluate import EVERYTHING, Evaluator, Limits, NotEvaluat
 from gg_datalog.replay.tensor import Tensor
 from gg_datalog.terms import parse_record
 
-RELATIVE = 1e-8
+RELATIVE = 1e-10
 ROUNDING = 1e-12  # what sums of numbers around 1 may be off by
 NOTHING = 1e-13  # what is no larger is 0
 HUGE = 1e100  # beyond, numbers overflow on one side before they do on the other

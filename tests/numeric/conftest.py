@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from judge import Judged
     from sweep import Found
 
-FIXED, FRESH = 220, 120  # programs
+FIXED, FRESH = 180, 100  # programs
 
 
 @pytest.fixture(scope="session")

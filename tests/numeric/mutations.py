@@ -92,6 +92,30 @@ def remove_all_reduce(program: Program, rng: random.Random) -> str | None:
 
 
 @kind
+def reduce_again(program: Program, rng: random.Random) -> str | None:
+    """What was reduced is reduced once more, so that it counts twice; on all ranks."""
+    found = calls(next(iter(program.dist.values())), *ALL_REDUCE)
+    if not found:
+        return None
+    name = rng.choice(found)["name"]
+    again = f"{name}_again"
+    for graph in program.dist.values():
+        nodes = graph["nodes"]
+        place = next(i for i, n in enumerate(nodes) if n["name"] == name)
+        for user in nodes[place + 1 :]:
+            user["args"] = _replaced(user["args"], name, again)
+            user["kwargs"] = _replaced(user.get("kwargs", {}), name, again)
+        args = [{"node": name}, *nodes[place]["args"][1:]]
+        nodes.insert(place + 1, nodes[place] | {"name": again, "args": args})
+    for row in program.outputs:
+        if isinstance(row["dist"], dict):
+            row["dist"] = {r: again if n == name else n for r, n in row["dist"].items()}
+        elif row["dist"] == name:
+            row["dist"] = again
+    return f"`{name}` reduced twice"
+
+
+@kind
 def change_reduction(program: Program, rng: random.Random) -> str | None:
     """sum becomes max and the other way round; on all ranks."""
     graphs = list(program.dist.values())
@@ -272,6 +296,26 @@ def change_scalar(program: Program, rng: random.Random) -> str | None:
         old = holder[key]
         holder[key] = old + 1 if isinstance(old, int) else old * 2 if old else 0.5
         done.append(f"{where}: `{node['name']}` {old} is now {holder[key]}")
+    return described(done)
+
+
+@kind
+def skip_mask(program: Program, rng: random.Random) -> str | None:
+    """What a mask sets to a number stays as it is."""
+
+    def accept(graph: Json, node: Json) -> bool:
+        if node["op"] != "call_function":
+            return False
+        if name_of(node) == "aten.masked_fill":
+            return True
+        of = references(node["args"][1:2]) if name_of(node) == "aten.index_put" else []
+        dtypes = [n.get("dtype") for n in graph["nodes"] if n["name"] in of]
+        return dtypes == ["bool"]
+
+    done = []
+    for where, _, node in alike(program, rng, accept):
+        node.update(target="aten.clone.default", args=node["args"][:1], kwargs={})
+        done.append(f"{where}: `{node['name']}` without its mask")
     return described(done)
 
 

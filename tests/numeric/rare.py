@@ -44,6 +44,11 @@ LAYOUTS = {
         X + STRIPES + "return slice(slice(y, 0, 3, 15), 0, 0, 3)",
         2,
     ),
+    "one stripe behind others": (
+        X + "return mm(x, w)",
+        X + STRIPES + "return slice(y, 0, 0, 6)",
+        2,
+    ),
     "a column of two digits": (
         X + DIGITS,
         X + "return matmul(select(view(x, [4, 6, 3]), 1, 5), w)",
@@ -67,11 +72,12 @@ LAYOUTS = {
     ),
 }
 
-# ---- open reductions ------------------------------------------------------------------------------------
+# ---- sums and open reductions ------------------------------------------------------------------------------------
 CHAIN = "a: f32[4, {k}]\nb: f32[{k}, {l}]\nc: f32[{l}, 5]\nu: f32[5]\n"
 CHAIN += "y = mul.Tensor(mm(mm(a, b), c), u)\nreturn {y}"
 BOTH = 'all_reduce(all_reduce(y, "sum", "g"), "sum", "h")'
 MESH = {"g": [[0, 2], [1, 3]], "h": [[0, 1], [2, 3]]}
+SHARED = "x: f32[4, 6]\ny = relu(x)\nreturn {}"
 AMAX = "x: f32[4, {n}]\nm = amax(x, [1])\nc = cat([m, m], 0)\nreturn {c}"
 
 # ---- masks that leave out what they should keep ----------------------------------------------------------
@@ -113,6 +119,8 @@ def cases(case: Any) -> list[Any]:
     }
     texts = CHAIN.format(k=6, l=8, y="y"), CHAIN.format(k=3, l=4, y=BOTH)
     found.append(case("two open products", *texts, 4, relate=boxes, groups=MESH))
+    shared = SHARED.format('all_reduce(mul.Tensor(y, -0.5), "sum", "g")')
+    found.append(case("negative shares", SHARED.format("neg(y)"), shared))
     texts = AMAX.format(n=6, c="c"), AMAX.format(n=3, c='all_reduce(c, "max", "g")')
     found.append(case("open maxima side by side", *texts))
     return found
@@ -123,7 +131,7 @@ def zeros(case: Any) -> Any:
     return case("zeros beside a tensor", ZEROS.format(n=4), ZEROS.format(n=2))
 
 
-# ---- what is wrong today -----------------------------------------------------------------------------
+# ---- what was wrong once -------------------------------------------------------------------------------
 COLUMN = "ids: i64[8]\no: f32[8, {n}] = zeros([8, {n}])\nrows: i64[8] = arange(8)\n"
 ONES = "one: f32[8] = ones([8])\nreturn index_put(o, [rows, ids], one, True)"
 NEAR = """
@@ -138,7 +146,7 @@ WEIGHT = "x: f32[8, 4]\nt: i64[8]\nreturn nll_loss_forward(x, t, None, {reductio
 
 
 def defects(case: Any) -> list[Any]:
-    """Minimal pairs of which the rules derive something wrong."""
+    """Minimal pairs of which something wrong was derived."""
     turned = "v = view({x}, [{n}, 3, 5])\nreturn cat([z, v, q], 1)"
     return [
         # one-hot ids: the columns of the last shard lie beyond those of the whole

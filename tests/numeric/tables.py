@@ -63,14 +63,10 @@ def programs() -> dict[str, Program]:
     """All of them by name."""
     build = _package()
     cases = _tabled() | {f"rare: {c.name}": c for c in rare.cases(build.Case)}
+    cases |= {f"defect: {c.name}": c for c in rare.defects(build.Case)}
     return {name: program(case) for name, case in cases.items()}
 
 
 def zeros() -> Program:
     """A pair that has to be judged on its own."""
     return program(rare.zeros(_package().Case))
-
-
-def defects() -> dict[str, Program]:
-    """Minimal pairs of which something wrong is derived."""
-    return {c.name: program(c) for c in rare.defects(_package().Case)}

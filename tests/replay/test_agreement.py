@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from fuzz import generate
 from mutations import KINDS, mutate
 from pairs import CORPUS, SIZES, corpus, pair
 from program import Program
@@ -24,6 +25,7 @@ from values import same_value
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract import case_files
+from gg_datalog.replay import command
 from gg_datalog.replay.command import Replayed, replay
 
 CAPTURED = ("gpt-tp2-l1", "llama-tp2-l1", "qwen2-tp2-l1")
@@ -105,6 +107,23 @@ def test_broken_pairs(name: str, tmp_path: Path, record_property: Any) -> None:
     record_property("unshown", counts.unshown)
     assert not counts.contradictions, "\n".join(counts.contradictions)
     assert not counts.failures, "\n".join(counts.failures)
+
+
+@pytest.mark.parametrize("smaller", [False, True], ids=["as they are", "in small sizes"])
+def test_random_programs(smaller: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right or wrong: every relation is compared, and holds; what is derived agrees."""
+    if smaller:
+        monkeypatch.setattr(command, "SMALL", 0)
+    relations = 0
+    for seed in range(3 * smaller, 3 * smaller + 3):
+        generate(seed)[0].write(tmp_path / str(seed))
+        found = command.replay(case_files(tmp_path / str(seed)), [], 0, False, lambda _: None)
+        rows = list(enumerate(found.report.outputs))
+        assert (found.wrong, found.skipped) == ([], []), seed
+        wrong = [row.seq for i, row in rows if row.status == "mapped" and found.agrees(i) is False]
+        assert not wrong, seed
+        relations += found.checked
+    assert relations > 30
 
 
 @pytest.mark.parametrize(

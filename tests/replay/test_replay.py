@@ -19,6 +19,7 @@ from build import ALL_REDUCE, call, documents, graph, placeholder, returns, writ
 from gg_datalog.extract import case_files
 from gg_datalog.replay import command, relations
 from gg_datalog.replay.command import Replayed, as_document, as_lines
+from gg_datalog.replay.comparison import by_shape
 
 FIELDS = {"schema_version", "verdict", "outputs", "findings", "assumptions", "engine", "stats"}
 
@@ -498,6 +499,7 @@ NAN, INF = float("nan"), float("inf")
         ([1.0, 2.0], [1.0, 2.0], True),
         ([1.0, 2.0], [1.0, 2.0 + 1e-12], True),
         ([1.0, 2.0], [1.0, 2.0 + 1e-6], False),
+        ([1.0, 200.0], [1.0, 200.0 + 7e-7], False),  # another epsilon under a large variance
         ([0.0, 0.0], [1e-16, 0.0], True),
         ([1e-6, 0.0], [1e-6 + 1e-11, 0.0], False),
         ([1e-9, 0.0], [2e-9, 0.0], False),
@@ -532,3 +534,42 @@ def test_a_wrong_piece_is_not_hidden_by_a_small_one() -> None:
         assert both == relations.Numbers(0.3, 1.0, False)
     assert nothing.beside(relations.OPEN).fits is None
     assert nothing.again(relations.OPEN).fits is True
+
+
+# ---- shares that nothing was derived of
+WHOLE = torch.arange(48, dtype=torch.float64).reshape(4, 12)
+ROWS, COLUMNS = list(WHOLE.split(2)), list(WHOLE.split([5, 7], 1))
+GRID = [part for rows in ROWS for part in rows.split(4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "fits"),
+    [
+        ([WHOLE, WHOLE], True),
+        ([WHOLE, WHOLE + 1], False),
+        (ROWS, True),
+        (ROWS[::-1], False),
+        (COLUMNS, True),
+        ([ROWS[0], ROWS[0], ROWS[1], ROWS[1]], True),
+        (ROWS * 2, True),
+        (ROWS + ROWS[::-1], False),
+        ([COLUMNS[0], COLUMNS[0], COLUMNS[1], COLUMNS[1]], True),
+        (COLUMNS * 2, True),
+        (GRID, True),
+        ([GRID[i] for i in (0, 3, 1, 4, 2, 5)], True),
+        ([GRID[i] for i in (0, 1, 2, 4, 3, 5)], False),
+        (GRID * 2, True),
+        ([p for part in GRID for p in (part, part)], True),
+        ([WHOLE.T, WHOLE.T], None),
+        (ROWS[:1], False),
+        ([ROWS[0], ROWS[0]], False),
+        ([], False),
+    ],
+)
+def test_arrangements_of_shares(pieces: list[Any], fits: bool | None) -> None:
+    assert by_shape(WHOLE, pieces).fits is fits
+
+
+def test_shares_that_add_up() -> None:
+    assert by_shape(WHOLE, [WHOLE / 4, WHOLE * 3 / 4], partial=True).fits is True
+    assert by_shape(WHOLE, [WHOLE / 4, WHOLE * 3 / 4]).fits is False

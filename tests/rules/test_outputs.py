@@ -16,7 +16,22 @@ PART = Case(
     maps=(),
 )
 BOTH = "x: f32[8, 6]\nz: f32[8, 6]\n"
+HALF_OPEN = Case(
+    "a part beside a whole",
+    "x: f32[8, 3]\nz: f32[3]\ny = cat([sum.dim_IntList(x, [0]), z], 0)\nreturn y",
+    "x: f32[4, 3]\nz: f32[3]\ny = cat([sum.dim_IntList(x, [0]), z], 0)\nreturn y",
+    maps=(),
+    partial=True,
+)
+TURNED = Case(
+    "twice the negative",
+    "x: f32[8, 6]\ny = mul.Tensor(relu(x), -2)\nreturn y",
+    'x: f32[8, 6]\ny = all_reduce(neg(relu(x)), "sum", "g")\nreturn y',
+)
 OUTPUTS = (
+    HALF_OPEN,
+    TURNED,
+    TURNED.miss("not turned", "neg(relu(x))", "relu(x)"),
     SHARD,
     REPLICA,
     REPLICA.miss("one rank wrong", "y = relu(x)", "y = relu(x) if rank == 0 else exp(x)"),
