@@ -1,5 +1,5 @@
 PYTHON ?= python
-SOURCES = gg_datalog engine extract replay tests bench examples
+SOURCES = gg_datalog engine extract readers replay tracing tests bench examples
 
 N ?= 1000
 
@@ -18,7 +18,7 @@ types:
 	rm -rf build/types
 	mkdir -p build/types
 	cp -R gg_datalog build/types/gg_datalog
-	cp -R datalog engine extract queries replay build/types/gg_datalog/
+	cp -R datalog engine extract queries readers replay tracing build/types/gg_datalog/
 	cd build/types && $(PYTHON) -m mypy --config-file ../../pyproject.toml -p gg_datalog
 
 tests:

@@ -26,7 +26,7 @@ class Output:
 
 @dataclass(frozen=True)
 class CaseFiles:
-    """Where a case lies. ``outputs`` overrides the outputs file: ``SEQ`` or ``SEQ=DIST``."""
+    """Where a case lies. ``chosen`` overrides the outputs file: ``SEQ`` or ``SEQ=DIST``."""
 
     seq: Path
     dist: Sequence[Path]
@@ -35,6 +35,7 @@ class CaseFiles:
     outputs: Path | None = None
     chosen: Sequence[str] = ()
     partial: Sequence[str] = ()
+    about: Path | None = None
 
 
 @dataclass
@@ -68,9 +69,9 @@ def case_files(folder: Path) -> CaseFiles:
         raise InputError(
             "no dist.r<rank>.json found", str(folder), "a case folder holds one graph per rank"
         )
-    groups, relations, outputs = (
+    groups, relations, outputs, about = (
         p if (p := folder / f"{name}.json").is_file() else None
-        for name in ("groups", "relations", "outputs")
+        for name in ("groups", "relations", "outputs", "capture")
     )
     return CaseFiles(
         folder / "seq.json",
@@ -78,6 +79,7 @@ def case_files(folder: Path) -> CaseFiles:
         groups=groups,
         relations=relations,
         outputs=outputs,
+        about=about,
     )
 
 
@@ -99,7 +101,34 @@ def load_case(files: CaseFiles) -> Case:
     case.groups = _groups(files.groups, case)
     case.relations = None if files.relations is None else _rows(files.relations, "relations")
     case.outputs = _outputs(files, case)
+    if files.about is not None:
+        _read_about(files.about, case)
     return case
+
+
+def _read_about(path: Path, case: Case) -> None:
+    """How the graphs were made: what the capture took on trust is an assumption of the verdict."""
+    document = read_json(path, "capture.json")
+    lists = (
+        [document.get(key, []) for key in ("assumptions", "warnings")]
+        if isinstance(document, dict)
+        else []
+    )
+    if len(lists) < 2 or not all(isinstance(rows, list) for rows in lists):
+        raise InputError(
+            "capture.json is an object with lists `assumptions` and `warnings`",
+            str(path),
+            "see docs/format.md",
+        )
+    for row in lists[0]:
+        pair = (row.get("kind"), row.get("text")) if isinstance(row, dict) else (None, None)
+        if not all(isinstance(text, str) for text in pair):
+            raise InputError(f"assumption {row!r} needs `kind` and `text`", str(path))
+        case.notes.append((str(pair[0]), str(pair[1])))
+    for text in lists[1]:
+        if not isinstance(text, str):
+            raise InputError(f"warning {text!r} is no text", str(path))
+        case.warnings.append(text)
 
 
 def _rows(path: Path, what: str) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gg_datalog.errors import InputError
 
+VERSIONS = (1, 2)
 OPS = ("placeholder", "get_attr", "call_function", "output")
 MAX_EXTENT = 2**31 - 1
 # Stands for every size that depends on data. It is a prime that no size is a multiple of, so
@@ -51,12 +52,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """The nodes of one rank, in program order, and what the graph returns."""
+    """The nodes of one rank, in program order, and what the graph returns.
+
+    ``file`` holds it; ``path`` is what messages name: where it was read from originally."""
 
     path: str
     rank: int
     nodes: Mapping[str, Node]
     returns: tuple[Any, ...]
+    file: str
 
 
 def is_symbolic(extent: int) -> bool:
@@ -98,12 +102,16 @@ def load_graph(path: Path, rank: int) -> Graph:
             "not a graph: expected an object with a list `nodes`", str(path), "see docs/format.md"
         )
     form = document.get("format", "fx-graph"), document.get("version", 1)
-    if form != ("fx-graph", 1):
+    if form[0] != "fx-graph" or form[1] not in VERSIONS:
         raise InputError(
             f"graph format {form[0]!r}, version {form[1]!r} is not known",
             str(path),
-            "this release reads fx-graph, version 1",
+            f"this release reads fx-graph, versions {' and '.join(map(str, VERSIONS))}",
         )
+    file = str(path)
+    origin = document.get("origin")
+    if origin is not None:
+        path = Path(_text(document, "origin", str(path)) or path)
     nodes: dict[str, Node] = {}
     returns: list[Any] = []
     for position, row in enumerate(document["nodes"]):
@@ -116,7 +124,7 @@ def load_graph(path: Path, rank: int) -> Graph:
         nodes[node.name] = node
     if not any(node.op == "output" for node in nodes.values()):
         raise InputError("the graph has no `output` node", str(path), "capture it again")
-    return Graph(str(path), rank, nodes, tuple(returns))
+    return Graph(str(path), rank, nodes, tuple(returns), file)
 
 
 def references(value: Any) -> Iterator[str]:

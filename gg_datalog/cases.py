@@ -36,6 +36,7 @@ def remembered(case: Mapping[str, Any], hint: str) -> tuple[CaseFiles, list[Path
             Path(case["seq"]),
             [Path(path) for path in case["dist"]],
             **{name: _path(case[name]) for name in ("groups", "relations", "outputs")},
+            about=_path(case.get("about")),
             chosen=list(case["chosen"]),
             partial=list(case["partial"]),
         )
@@ -44,7 +45,7 @@ def remembered(case: Mapping[str, Any], hint: str) -> tuple[CaseFiles, list[Path
         raise InputError(
             "the manifest does not say which graphs the facts came from", None, hint
         ) from None
-    for path in [files.seq, *files.dist, files.groups, files.relations, files.outputs, *earlier]:
+    for path in [files.seq, *files.dist, files.groups, files.relations, files.outputs, files.about, *earlier]:
         if path is not None and not path.is_file():
             raise InputError("the graphs are needed, and this file is gone", str(path), hint)
     return files, earlier
@@ -64,6 +65,7 @@ def _remembered(files: CaseFiles, operators: Sequence[Path]) -> dict[str, Any]:
         "groups": absolute(files.groups),
         "relations": absolute(files.relations),
         "outputs": absolute(files.outputs),
+        "about": absolute(files.about),
         "chosen": list(files.chosen),
         "partial": list(files.partial),
         "operators": [absolute(path) for path in operators],

@@ -48,8 +48,21 @@ def cli() -> None:
 
 
 @cli.command()
-@click.argument("case_dir", required=False, type=FOLDER)
+@click.argument("paths", nargs=-1, type=FOLDER, metavar="[CASE_DIR | FILE...]")
 @click.option("-o", "--out", "facts", required=True, type=FOLDER, help="Folder for the facts.")
+@click.option(
+    "--from",
+    "reader",
+    metavar="FORMAT",
+    help="FILEs are of this form: fx-text, hlo, or one that another package reads.",
+)
+@click.option(
+    "--group",
+    "named_groups",
+    multiple=True,
+    metavar="NAME=RANKS",
+    help="With --from: the ranks of a process group, such as 12=0,1. Repeatable.",
+)
 @click.option("--seq", type=FILE, help="Sequential graph, instead of CASE_DIR.")
 @click.option("--dist", multiple=True, type=FILE, help="Graph of one rank, in order. Repeatable.")
 @click.option("--groups", type=FILE, help="Process groups.")
@@ -73,8 +86,10 @@ def cli() -> None:
     help="tsv is what the souffle binary reads.",
 )
 def extract(
-    case_dir: Path | None,
+    paths: Sequence[Path],
     facts: Path,
+    reader: str | None,
+    named_groups: Sequence[str],
     seq: Path | None,
     dist: Sequence[Path],
     groups: Path | None,
@@ -89,36 +104,19 @@ def extract(
 
     CASE_DIR holds seq.json and dist.r<rank>.json, and where known groups.json, relations.json
     and outputs.json. Options for single files come before what CASE_DIR holds.
-    """
-    from dataclasses import replace
 
-    from gg_datalog.cases import extracted
-    from gg_datalog.extract import CaseFiles, case_files
+    With --from the FILEs are texts: the sequential graph first, then one of each rank (or one
+    for all ranks, where the form has that). What was read is kept as a case, in FACTS/case.
+    """
+    from gg_datalog.extracting import Given
     from gg_datalog.folders import refuse_foreign
     from gg_datalog.progress import progress
-    from gg_datalog.store import write_facts
 
     refuse_foreign(facts, "facts")
-    if case_dir is not None:
-        if seq is not None or dist:
-            raise click.UsageError("give either CASE_DIR or --seq and --dist, not both")
-        files = case_files(case_dir)
-    elif seq is None or not dist:
-        raise click.UsageError("give CASE_DIR, or --seq once and --dist once per rank")
-    else:
-        files = CaseFiles(seq, list(dist))
-    files = replace(
-        files,
-        groups=groups or files.groups,
-        relations=relations or files.relations,
-        outputs=outputs or files.outputs,
-        chosen=list(chosen),
-        partial=list(partial),
-    )
+    given = Given(paths, reader, named_groups, seq, dist, groups, relations, outputs)
     with progress() as say:
-        tables, case = extracted(files, operators, say)
-        write_facts(tables, facts, form, case)
-    for text in tables["warning"]["text"].to_pylist():
+        warnings = given.extract(facts, operators, chosen, partial, form, say)
+    for text in warnings:
         click.echo(f"warning: {text}", err=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +19,33 @@ SUFFIX = {"parquet": ".parquet", "tsv": ".facts"}
 AGAIN = "extract the facts again"
 
 
+def facts_folder(folder: Path) -> AbstractContextManager[Path]:
+    """A folder of facts to fill, which then takes the place of ``folder``; all of it or nothing."""
+    return replaced_folder(folder, "facts")
+
+
 def write_facts(
     tables: Mapping[str, pa.Table], folder: Path, form: str, case: Mapping[str, Any]
 ) -> None:
-    """Writes all facts of a case, and where the case lies; all of it or nothing."""
-    with replaced_folder(folder, "facts") as fresh:
-        for name, table in tables.items():
-            path = fresh / (name + SUFFIX[form])
-            write_parquet(path, name, table) if form == "parquet" else _write_tsv(path, table)
-        content = {
-            "schema_version": SCHEMA_VERSION,
-            "format": form,
-            "relations": {name: table.num_rows for name, table in tables.items()},
-            "case": dict(case),
-        }
-        write_manifest(fresh, "facts", content)
+    """Writes a folder of facts; all of it or nothing."""
+    with facts_folder(folder) as fresh:
+        write_relations(tables, fresh, form, case)
+
+
+def write_relations(
+    tables: Mapping[str, pa.Table], folder: Path, form: str, case: Mapping[str, Any]
+) -> None:
+    """Writes all facts of a case into a folder, and where the case lies."""
+    for name, table in tables.items():
+        path = folder / (name + SUFFIX[form])
+        write_parquet(path, name, table) if form == "parquet" else _write_tsv(path, table)
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "format": form,
+        "relations": {name: table.num_rows for name, table in tables.items()},
+        "case": dict(case),
+    }
+    write_manifest(folder, "facts", content)
 
 
 def read_facts(folder: Path) -> tuple[dict[str, pa.Table], dict[str, Any]]:

@@ -49,10 +49,10 @@ def load(files: CaseFiles) -> Documents:
     out."""
     case = checked_case(files)
     ranks = list(case.dist)
-    graphs = {g.rank: read_json(Path(g.path), "graph") for g in case.dist.values()}
+    graphs = {g.rank: read_json(Path(g.file), "graph") for g in case.dist.values()}
     groups = {"seq": [], "dist": []} if files.groups is None else read_json(files.groups, "groups")
     if files.groups is None:
-        groups = _everyone(ranks, [read_json(Path(case.seq.path), "graph")], graphs)
+        groups = _everyone(ranks, [read_json(Path(case.seq.file), "graph")], graphs)
     outputs = [
         {
             "seq": o.seq,
@@ -62,7 +62,7 @@ def load(files: CaseFiles) -> Documents:
         for o in case.outputs
     ]
     relations = [_row(r) for r in input_rows(case)]
-    seq = read_json(Path(case.seq.path), "graph")
+    seq = read_json(Path(case.seq.file), "graph")
     for node in (n for graph in (seq, *graphs.values()) for n in graph["nodes"]):
         node.setdefault("args", [])
         node.setdefault("kwargs", {})

@@ -1,0 +1,108 @@
+"""``extract``: which files the user meant, and their facts in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from gg_datalog.cases import extracted
+from gg_datalog.errors import InputError
+from gg_datalog.extract import CaseFiles, case_files
+from gg_datalog.progress import Progress
+from gg_datalog.store import facts_folder, write_relations
+
+CASE = "case"
+
+
+@dataclass(frozen=True)
+class Given:
+    """The files of a command line: a case folder, single graphs, or texts for a reader."""
+
+    paths: Sequence[Path]
+    reader: str | None = None
+    named_groups: Sequence[str] = ()
+    seq: Path | None = None
+    dist: Sequence[Path] = ()
+    groups: Path | None = None
+    relations: Path | None = None
+    outputs: Path | None = None
+
+    def extract(
+        self,
+        facts: Path,
+        operators: Sequence[Path],
+        chosen: Sequence[str],
+        partial: Sequence[str],
+        form: str,
+        progress: Progress,
+    ) -> list[str]:
+        """Writes the facts; the warnings."""
+        with facts_folder(facts) as fresh:
+            files = self._files(fresh / CASE, progress)
+            files = replace(
+                files,
+                groups=self.groups or files.groups,
+                relations=self.relations or files.relations,
+                outputs=self.outputs or files.outputs,
+                chosen=list(chosen),
+                partial=list(partial),
+            )
+            tables, case = extracted(files, operators, progress)
+            write_relations(tables, fresh, form, _moved(case, fresh, facts))
+        return [str(text) for text in tables["warning"]["text"].to_pylist()]
+
+    def _files(self, kept: Path, progress: Progress) -> CaseFiles:
+        if self.reader is not None:
+            return self._read(self.reader, kept, progress)
+        if self.named_groups:
+            raise click.UsageError("--group goes with --from; give --groups FILE otherwise")
+        if len(self.paths) > 1:
+            raise click.UsageError("give one CASE_DIR, or say of which form the files are: --from")
+        if self.paths:
+            if self.seq is not None or self.dist:
+                raise click.UsageError("give either CASE_DIR or --seq and --dist, not both")
+            return case_files(self.paths[0])
+        if self.seq is None or not self.dist:
+            raise click.UsageError("give CASE_DIR, or --seq once and --dist once per rank")
+        return CaseFiles(self.seq, list(self.dist))
+
+    def _read(self, name: str, kept: Path, progress: Progress) -> CaseFiles:
+        from gg_datalog.readers import ReaderInput, load_reader
+
+        if self.seq is not None or self.dist:
+            raise click.UsageError("with --from give FILEs: the sequential one, then the ranks'")
+        reader = load_reader(name)
+        if len(self.paths) < 2:
+            raise click.UsageError(
+                "with --from give at least two FILEs: the sequential one, then the ranks'"
+            )
+        for path in self.paths:
+            if not path.is_file():
+                raise InputError("no such file", str(path), "give the path of an existing file")
+        groups = dict(_named(text) for text in self.named_groups)
+        return reader(ReaderInput(self.paths, groups, progress)).write(kept)
+
+
+def _named(text: str) -> tuple[str, tuple[int, ...]]:
+    name, equals, ranks = text.rpartition("=")
+    numbers = ranks.split(",")
+    if not equals or not name or not all(n.strip().isdecimal() for n in numbers):
+        raise click.UsageError(f"--group {text!r} is not NAME=RANK,RANK,...")
+    return name, tuple(int(n) for n in numbers)
+
+
+def _moved(case: Mapping[str, object], fresh: Path, folder: Path) -> dict[str, object]:
+    """The case as the manifest remembers it, where its files are once the folder is in place."""
+    old, new = str(fresh.absolute()), str(folder.absolute())
+
+    def moved(value: object) -> object:
+        if isinstance(value, str) and value.startswith(old + "/"):
+            return new + value[len(old) :]
+        if isinstance(value, list):
+            return [moved(item) for item in value]
+        return value
+
+    return {key: moved(value) for key, value in case.items()}

@@ -1,0 +1,1 @@
+"""Capture of sequential and distributed programs with torch, on one CPU and without a cluster."""
