@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,23 @@ class CaseFiles:
     chosen: Sequence[str] = ()
     partial: Sequence[str] = ()
     about: Path | None = None
+
+    def below(self, old: Path, new: Path) -> CaseFiles:
+        """The same files after their folder was renamed."""
+
+        def moved(path: Path | None) -> Path | None:
+            inside = path is not None and path.is_relative_to(old)
+            return new / path.relative_to(old) if path is not None and inside else path
+
+        return replace(
+            self,
+            seq=moved(self.seq) or self.seq,
+            dist=[moved(path) or path for path in self.dist],
+            groups=moved(self.groups),
+            relations=moved(self.relations),
+            outputs=moved(self.outputs),
+            about=moved(self.about),
+        )
 
 
 @dataclass

@@ -46,7 +46,14 @@ class CaseDocuments:
             about = folder / "capture.json"
             about.write_text(json.dumps(self.about, indent=1) + "\n", encoding="utf-8")
         dist = [folder / f"dist.r{rank}.json" for rank in sorted(self.dist)]
-        return CaseFiles(folder / "seq.json", dist, **found, about=about)
+        return CaseFiles(
+            folder / "seq.json",
+            dist,
+            groups=found.get("groups"),
+            relations=found.get("relations"),
+            outputs=found.get("outputs"),
+            about=about,
+        )
 
 
 def _write_graph(path: Path, graph: Json) -> None:

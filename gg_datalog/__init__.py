@@ -1,11 +1,32 @@
 """Checks that a distributed program computes what its sequential original computes."""
 
-from pathlib import Path
+from __future__ import annotations
 
-__version__ = "0.2.0"
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gg_datalog.tracing import Pair, capture
+    from gg_datalog.verifying import Result, verify
+
+__all__ = ["Pair", "Result", "__version__", "capture", "verify"]
+__version__ = "0.3.0"
 
 # In a checkout the sub-packages lie beside this folder; installed, they lie inside it.
 _here = Path(__file__).resolve().parent
 if not (_here / "engine").is_dir():
     __path__.append(str(_here.parent))
 del _here
+
+
+def __getattr__(name: str) -> Any:
+    """The Python interface, loaded when it is asked for: capture needs torch, nothing else does."""
+    if name in ("capture", "Pair"):
+        from gg_datalog.capturing import tracing
+
+        return getattr(tracing(), name)
+    if name in ("verify", "Result"):
+        from gg_datalog import verifying
+
+        return getattr(verifying, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -45,7 +45,15 @@ def remembered(case: Mapping[str, Any], hint: str) -> tuple[CaseFiles, list[Path
         raise InputError(
             "the manifest does not say which graphs the facts came from", None, hint
         ) from None
-    for path in [files.seq, *files.dist, files.groups, files.relations, files.outputs, files.about, *earlier]:
+    for path in [
+        files.seq,
+        *files.dist,
+        files.groups,
+        files.relations,
+        files.outputs,
+        files.about,
+        *earlier,
+    ]:
         if path is not None and not path.is_file():
             raise InputError("the graphs are needed, and this file is gone", str(path), hint)
     return files, earlier

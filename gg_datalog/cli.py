@@ -218,6 +218,46 @@ def replay(
 
 
 @cli.command()
+@click.argument("program", metavar="MODULE:FUNCTION")
+@click.option("-o", "--out", "case", required=True, type=FOLDER, help="Folder for the case.")
+@click.option("--world-size", required=True, type=click.IntRange(1, 65536), help="How many ranks.")
+@click.option(
+    "--mode",
+    type=click.Choice(["dynamo", "eager"]),
+    help="As torch.compile runs it, or as it runs without.  [default: dynamo]",
+)
+@click.option("--backward/--no-backward", default=None, help="Capture gradients, too.")
+@click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,1.  [default: all]")
+@click.option("--relations", type=FILE, help="relations.toml: what inputs hold.")
+@click.option("--jobs", type=click.IntRange(0), help="Ranks at a time.  [default: the cores]")
+def capture(
+    program: str,
+    case: Path,
+    world_size: int,
+    mode: str | None,
+    backward: bool | None,
+    ranks: str | None,
+    relations: Path | None,
+    jobs: int | None,
+) -> None:
+    """Capture a program with torch: a case for extract and replay.
+
+    FUNCTION takes nothing and returns build and make_inputs, or a mapping of the arguments of
+    gg_datalog.capture. MODULE is imported as python would from the current folder.
+    """
+    from gg_datalog.capturing import captured_case
+    from gg_datalog.folders import refuse_foreign
+    from gg_datalog.progress import progress
+
+    refuse_foreign(case, "case")
+    options = {"mode": mode, "backward": backward, "relations": relations, "jobs": jobs}
+    with progress() as say:
+        lines = captured_case(program, case, world_size, ranks, options, say)
+    for line in lines:
+        click.echo(line, err=True)
+
+
+@cli.command()
 def doctor() -> None:
     """Say what is installed and usable."""
     from gg_datalog.doctor import findings

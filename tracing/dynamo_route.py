@@ -1,0 +1,159 @@
+"""The route of compiled code: dynamo, then AOT autograd's joint graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.utils import _pytree as pytree
+
+from gg_datalog.tracing.eager_route import Traced, is_partial
+from gg_datalog.tracing.inputs import Input, local_of
+from gg_datalog.tracing.private import (
+    BufferAOTInput,
+    FakeTensorMode,
+    GradAOTOutput,
+    InputMutationAOTOutput,
+    ParamAOTInput,
+    PlainAOTInput,
+    PlainAOTOutput,
+    SubclassGetAttrAOTInput,
+    SubclassGetAttrAOTOutput,
+    TangentAOTInput,
+    aot_export_joint_with_descriptors,
+    dynamo_graph_capture_for_export,
+)
+from gg_datalog.tracing.program import Program, WithLoss
+from gg_datalog.tracing.refusal import Refused
+
+
+def trace_dynamo(
+    program: Program,
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    inputs: Sequence[Input],
+    mode: FakeTensorMode,
+) -> Traced:
+    """The joint graph of forward and backward, as torch.compile would run it."""
+    if program.step is not None:
+        raise Refused(
+            "a step after the backward pass is not part of what dynamo captures",
+            'capture with mode="eager"',
+        )
+    whole = module if program.loss is None else WithLoss(module, program.loss)
+    if not program.backward:
+        module.requires_grad_(False)
+    with mode, ExitStack() as stack:
+        captured = dynamo_graph_capture_for_export(whole)(*args, **kwargs)
+        exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
+    return _described(exported, inputs, pytree.tree_leaves((args, kwargs)))
+
+
+def _described(exported: Any, inputs: Sequence[Input], leaves: Sequence[Any]) -> Traced:
+    graph: fx.GraphModule = exported.graph_module
+    node = graph.graph.output_node()
+    descriptions = node.meta["desc"]
+    partial = _partial(exported, descriptions)
+    rows = [
+        (value, output_name(description))
+        for value, description in zip(node.args[0], descriptions, strict=True)
+        if isinstance(value, fx.Node) and description is not None
+    ]
+    kept = [(value, name) for value, name in rows if name is not None]
+    node.args = (tuple(value for value, _ in kept),)
+    found = _kept_inputs(graph.graph, inputs, leaves)
+    return Traced(graph, found, [name for _, name in kept], partial)
+
+
+def _kept_inputs(graph: fx.Graph, inputs: Sequence[Input], leaves: Sequence[Any]) -> list[Input]:
+    """The placeholders' inputs; what is no tensor (a device mesh) goes."""
+    known = {(one.kind, one.name): one for one in inputs}
+    by_tensor = {id(one.tensor): one for one in inputs}
+    plain = [by_tensor.get(id(local_of(leaf))) for leaf in leaves]
+    found = []
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            found.append(_input(node, known, plain))
+        elif node.users:
+            raise Refused(
+                f"`{node.name}` is an input that is no tensor, and is computed with",
+                "give it as a constant of the program",
+            )
+        else:
+            graph.erase_node(node)
+    return found
+
+
+def _input(
+    node: fx.Node, known: Mapping[tuple[str, str], Input], plain: Sequence[Input | None]
+) -> Input:
+    description = _base(node.meta.get("desc"))
+    if isinstance(description, (ParamAOTInput, BufferAOTInput)):
+        name = _own_name(description.target)
+        for kind in ("parameter", "buffer", "attribute"):
+            if (kind, name) in known:
+                return known[kind, name]
+        return Input(name, "attribute", node.meta["val"], tuple(node.meta["val"].shape))
+    if isinstance(description, PlainAOTInput):
+        given = plain[description.idx] if description.idx < len(plain) else None
+        if given is not None:
+            return given
+    if isinstance(description, TangentAOTInput):
+        name = f"gradient_of_{output_name(description.output) or 'output'}"
+        return Input(name, "gradient", node.meta["val"], tuple(node.meta["val"].shape))
+    raise Refused(f"an input of the kind {type(description).__name__} is not known here", HINT)
+
+
+HINT = 'capture with mode="eager", or see docs/capture.md'
+
+
+def _base(description: Any) -> Any:
+    """What a local tensor of a DTensor is a part of."""
+    wrapped = isinstance(description, (SubclassGetAttrAOTInput, SubclassGetAttrAOTOutput))
+    return description.base if wrapped else description
+
+
+def _own_name(target: str) -> str:
+    """A parameter's name as the user's module has it."""
+    return target.removeprefix("program.")
+
+
+def output_name(description: Any) -> str | None:
+    """What a result is called: the same on every rank. None for what is no tensor."""
+    local = isinstance(description, SubclassGetAttrAOTOutput)
+    if local and description.attr != "_local_tensor":
+        return None
+    description = _base(description)
+    if isinstance(description, PlainAOTOutput):
+        return f"output_{description.idx}"
+    if isinstance(description, GradAOTOutput):
+        of = description.grad_of
+        if isinstance(of, (ParamAOTInput, BufferAOTInput)):
+            return f"grad_{_own_name(of.target)}"
+        return f"grad_input_{of.idx}" if isinstance(of, PlainAOTInput) else None
+    if isinstance(description, InputMutationAOTOutput):
+        of = description.mutated_input
+        named = isinstance(of, (ParamAOTInput, BufferAOTInput))
+        return f"updated_{_own_name(of.target)}" if named else None
+    return None
+
+
+def _partial(exported: Any, descriptions: Sequence[Any]) -> frozenset[str]:
+    """Results that are DTensors whose local tensors are yet to be added up."""
+    metas = exported._aot_graph_capture.maybe_subclass_meta
+    if metas is None:
+        return frozenset()
+    forward = exported._aot_state.fw_metadata.subclass_fw_graph_out_meta
+    at, found = 0, set()
+    for meta in (*forward, *(metas.grad_input_metas or ())):
+        tensor = getattr(meta, "original_subclass", None)
+        name = output_name(descriptions[at]) if at < len(descriptions) else None
+        if name is not None and tensor is not None and is_partial(tensor):
+            found.add(name)
+        at += getattr(meta, "arg_count", 1)
+    return frozenset(found)

@@ -1,0 +1,179 @@
+"""Graphs of torch.fx as JSON documents of the case format."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from gg_datalog.tracing.private import FakeTensor, ranks_of_group
+from gg_datalog.tracing.refusal import Refused
+from gg_datalog.tracing.source import source_line
+
+Json = dict[str, Any]
+VERSION = 2
+FUNCTIONAL = "_c10d_functional."
+OURS = "gg_datalog."
+# How many elements a constant may have for its values to be written out.
+FEW = 64
+
+
+def graph_document(module: fx.GraphModule, rank: int, inputs: Mapping[str, Json]) -> Json:
+    """The graph of one rank. ``inputs`` says, by node, what is known of a placeholder."""
+    nodes = []
+    for node in module.graph.nodes:
+        row = _row(node, module)
+        row |= inputs.get(node.name, {})
+        nodes.append(row)
+    return {"format": "fx-graph", "version": VERSION, "rank": rank, "nodes": nodes}
+
+
+def rename_placeholders(graph: fx.Graph, names: Sequence[str]) -> list[str]:
+    """Gives placeholders, in order, names made of these; returns what they became."""
+    found = []
+    for node, name in zip(graph.find_nodes(op="placeholder"), names, strict=True):
+        node.name = node.target = re.sub(r"\W", "_", name) or "input"
+        found.append(str(node.name))
+    return found
+
+
+def groups_of(graph: fx.Graph) -> dict[str, list[int]]:
+    """The process groups that a graph names, in order of first use, with their ranks."""
+    found: dict[str, list[int]] = {}
+    for node in graph.nodes:
+        name = _group_name(node)
+        if name is not None and name not in found:
+            found[name] = ranks_of_group(name)
+    return found
+
+
+def groups_document(names_by_rank: Mapping[int, Mapping[str, Sequence[int]]]) -> list[Json]:
+    """Communicators: the n-th group with the same ranks is the same one on every member."""
+    entries: dict[tuple[tuple[int, ...], int], Json] = {}
+    for rank, names in names_by_rank.items():
+        seen: list[tuple[int, ...]] = []
+        for name, members in names.items():
+            key = (tuple(members), seen.count(tuple(members)))
+            seen.append(tuple(members))
+            entry = entries.setdefault(key, {"ranks": list(members), "names": {}})
+            entry["names"][str(rank)] = name
+    return list(entries.values())
+
+
+def is_collective(node: fx.Node) -> bool:
+    """Does the node speak with other ranks?"""
+    target = str(node.target)
+    return target.startswith((FUNCTIONAL, OURS, "_dtensor.")) and "wait_tensor" not in target
+
+
+def _group_name(node: fx.Node) -> str | None:
+    if not is_collective(node):
+        return None
+    words = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, str)]
+    if not words:
+        raise Refused(f"the collective {node.target} names no process group", "see docs/capture.md")
+    return words[-1]
+
+
+def _row(node: fx.Node, module: fx.GraphModule) -> Json:
+    row: Json = {
+        "name": node.name,
+        "op": node.op,
+        "target": target_name(node),
+        "args": literal(_arguments(node), node),
+        "kwargs": {name: literal(value, node) for name, value in node.kwargs.items()},
+    }
+    value = node.meta.get("val")
+    if node.op == "get_attr":
+        value = _attribute(module, str(node.target))
+        row |= _constant(value)
+    if isinstance(value, torch.Tensor):
+        row["shape"] = [_size(e) for e in value.shape]
+        row["dtype"] = str(value.dtype).removeprefix("torch.")
+    source = source_line(node.meta.get("stack_trace"))
+    if source:
+        row["source"] = source
+    if path := _module_path(node):
+        row["module"] = path
+    return row
+
+
+def target_name(node: fx.Node) -> str:
+    """The operator's name in the case format."""
+    text = node.target if isinstance(node.target, str) else str(node.target)
+    if text.startswith(OURS):
+        return FUNCTIONAL + text.removeprefix(OURS)
+    return text
+
+
+def _arguments(node: fx.Node) -> Sequence[Any]:
+    """The arguments as docs/format.md has them: our own operators carry one more for torch."""
+    text = str(node.target)
+    if text.startswith(OURS + "gather"):
+        return list(node.args[:3])
+    if text.startswith(OURS + "scatter"):
+        return [node.args[0], *node.args[2:]]
+    return list(node.args)
+
+
+def _size(extent: Any) -> int | str:
+    return extent if isinstance(extent, int) else str(extent)
+
+
+def _attribute(module: fx.GraphModule, way: str) -> Any:
+    value: Any = module
+    for step in way.split("."):
+        value = getattr(value, step)
+    return value
+
+
+def _constant(value: Any) -> Json:
+    """The value of a constant of few elements, where it has one."""
+    real = value.constant if isinstance(value, FakeTensor) else value
+    if not isinstance(real, torch.Tensor) or isinstance(real, FakeTensor):
+        return {}
+    if real.is_meta or real.numel() > FEW:
+        return {}
+    if real.numel() == 1:
+        return {"value": literal(real.reshape(()).item(), None)}
+    return {}
+
+
+def _module_path(node: fx.Node) -> str | None:
+    custom = node.meta.get("custom") or {}
+    if isinstance(custom, dict) and custom.get("module"):
+        return str(custom["module"])
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    if not stack:
+        return None
+    path = str(stack[-1][0])
+    return re.sub(r"^L\['\w+'\]\.?|^(self|program)(\.|$)", "", path) or None
+
+
+def literal(value: Any, node: fx.Node | None) -> Any:
+    """An argument in the JSON form."""
+    if isinstance(value, fx.Node):
+        return {"node": value.name}
+    if isinstance(value, (list, tuple)):
+        return [literal(item, node) for item in value]
+    if isinstance(value, Mapping):
+        return {str(k): literal(item, node) for k, item in value.items()}
+    if isinstance(value, slice):
+        return {"slice": [literal(p, node) for p in (value.start, value.stop, value.step)]}
+    for kind in ("dtype", "device", "memory_format", "layout"):
+        if isinstance(value, getattr(torch, kind)):
+            return {kind: str(value).removeprefix("torch.")}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return str(value)
+    raise Refused(
+        f"an argument of {node and node.target} has no JSON form: {type(value).__name__}",
+        "see docs/capture.md",
+    )

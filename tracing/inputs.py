@@ -1,0 +1,68 @@
+"""The inputs of a captured program: parameters, buffers, attributes and what it is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from gg_datalog.tracing.placements import Piece, placed
+from gg_datalog.tracing.program import named_inputs
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """One input of one rank: ``tensor`` is local; ``pieces`` say which part of the global tensor
+    it holds, where something in the program says so, and ``because`` what that is."""
+
+    name: str
+    kind: str
+    tensor: torch.Tensor
+    shape: tuple[int, ...]
+    pieces: Sequence[Piece] | None = None
+    because: str = ""
+    placements: Sequence[str] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """What the case format says of the placeholder."""
+        known: dict[str, Any] = {"kind": self.kind, self.kind: self.name}
+        if self.because:
+            known |= {"global_shape": list(self.shape), "placements": list(self.placements)}
+        return known
+
+
+def local_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that this rank holds of a DTensor; any other tensor is what it is."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def program_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Input]:
+    """All inputs, each once, in the order of parameters, buffers, attributes and arguments."""
+    found: dict[int, Input] = {}
+    for kind, name, tensor in _all(module, args, kwargs):
+        local = local_of(tensor)
+        if id(local) not in found:
+            placement = placed(tensor, name)
+            found[id(local)] = Input(name, kind, local, *placement)
+    return list(found.values())
+
+
+def _all(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[str, str, torch.Tensor]]:
+    yield from (("parameter", name, p) for name, p in module.named_parameters())
+    yield from (("buffer", name, b) for name, b in module.named_buffers())
+    yield from (("attribute", name, t) for name, t in _attributes(module))
+    yield from (("input", name, t) for name, t in named_inputs(module, args, kwargs))
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors that modules hold as plain attributes."""
+    for path, one in module.named_modules():
+        for name, value in vars(one).items():
+            if isinstance(value, torch.Tensor):
+                yield f"{path}.{name}".lstrip("."), value

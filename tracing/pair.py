@@ -1,0 +1,100 @@
+"""A captured pair: the sequential program and every rank of the distributed one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gg_datalog.errors import InputError
+from gg_datalog.extract.case import CaseFiles
+from gg_datalog.extract.documents import CaseDocuments
+from gg_datalog.folders import replaced_folder, write_manifest
+from gg_datalog.tracing.export import groups_document
+from gg_datalog.tracing.override import Override
+from gg_datalog.tracing.record import RankRecord
+from gg_datalog.tracing.relations import relate
+
+Json = dict[str, Any]
+
+
+class Pair:
+    """What :func:`gg_datalog.capture` gives: save it, or hand it to :func:`gg_datalog.verify`.
+
+    ``documents`` are the JSON documents of the case format; ``records`` the captures, the
+    sequential one first, with what each cost.
+    """
+
+    def __init__(self, documents: CaseDocuments, records: Sequence[RankRecord]) -> None:
+        self.documents = documents
+        self.records = records
+
+    def save(self, folder: str | Path) -> CaseFiles:
+        """Writes the case into a folder, complete or not at all; the files in it."""
+        target = Path(folder)
+        with replaced_folder(target, "case") as fresh:
+            files = self.documents.write(fresh)
+            write_manifest(fresh, "case", {"route": self.documents.about.get("route")})
+        return files.below(fresh, target)
+
+    def __repr__(self) -> str:
+        about = self.documents.about
+        return f"<Pair of {len(self.documents.dist)} ranks, {about.get('route')}>"
+
+
+def paired(
+    sequential: RankRecord,
+    ranks: Sequence[RankRecord],
+    override: Override,
+    world_size: int,
+    about: Mapping[str, Any],
+) -> Pair:
+    """The documents of a case: graphs, groups, input relations and outputs."""
+    related = relate(sequential, ranks, override, world_size)
+    notes = {note: None for record in ranks for note in record.notes}
+    assumptions = [("capture", text) for text in notes] + related.assumptions()
+    documents = CaseDocuments(
+        seq=sequential.graph,
+        dist={record.rank: record.graph for record in ranks},
+        groups={
+            "seq": groups_document({0: sequential.groups}),
+            "dist": groups_document({record.rank: record.groups for record in ranks}),
+        },
+        relations=related.rows,
+        outputs=_outputs(sequential, ranks),
+        about={
+            **about,
+            "assumptions": [{"kind": kind, "text": text} for kind, text in assumptions],
+            "warnings": [*_lost(sequential, ranks), *related.warnings],
+        },
+    )
+    return Pair(documents, [sequential, *ranks])
+
+
+def _outputs(sequential: RankRecord, ranks: Sequence[RankRecord]) -> list[Json]:
+    rows: list[Json] = []
+    returned = {record.rank: dict(record.outputs) for record in ranks}
+    for name, node in sequential.outputs:
+        held = {str(rank): nodes[name] for rank, nodes in returned.items() if name in nodes}
+        if not held:
+            continue
+        row: Json = {"seq": node, "dist": held, "name": name}
+        if any(name in record.partial for record in ranks):
+            row["partial"] = True
+        rows.append(row)
+    if not rows:
+        raise InputError(
+            "no result of the sequential program is returned by any rank",
+            None,
+            "let both programs return the same things under the same names",
+        )
+    return rows
+
+
+def _lost(sequential: RankRecord, ranks: Sequence[RankRecord]) -> list[str]:
+    """Results that one of the two programs alone has."""
+    ours = {name for name, _ in sequential.outputs}
+    theirs = {name for record in ranks for name, _ in record.outputs}
+    found = [f"no rank returns anything for `{name}`: it is not checked" for name in ours - theirs]
+    found += [f"`{name}` is returned by ranks only: it is not checked" for name in theirs - ours]
+    return sorted(found)

@@ -1,0 +1,151 @@
+"""Which part of a global tensor a rank holds, as frameworks say it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from gg_datalog.errors import InputError
+
+Box = list[list[int]]
+Piece = tuple[Box, Box]
+Placed = tuple[tuple[int, ...], list[Piece] | None, str, list[str]]
+
+
+def placed(tensor: torch.Tensor, name: str) -> Placed:
+    """(global shape, pieces, what says so, placements); None where nothing says it."""
+    if hasattr(tensor, "placements") and hasattr(tensor, "device_mesh"):
+        return _dtensor(tensor, name)
+    if hasattr(tensor, "partition_dim"):
+        return _megatron(tensor, name)
+    return tuple(tensor.shape), None, "", []
+
+
+# ---- DTensor
+def _dtensor(tensor: Any, name: str) -> Placed:
+    placements = [str(p) for p in tensor.placements]
+    if any(p.is_partial() for p in tensor.placements):
+        raise InputError(
+            f"`{name}` is given as Partial: its value is a sum over ranks, of which no rank holds "
+            "a part that can be named",
+            None,
+            "redistribute it to Replicate or Shard before the program takes it",
+        )
+    shape = tuple(tensor.shape)
+    positions = [_positions(tensor, dim, extent) for dim, extent in enumerate(shape)]
+    pieces = boxes([runs(p) for p in positions])
+    held = tuple(len(p) for p in positions)
+    if held != tuple(tensor._local_tensor.shape):
+        raise InputError(
+            f"`{name}` is placed as {', '.join(placements)} of {list(shape)}, which is "
+            f"{list(held)} here, but its local tensor is {list(tensor._local_tensor.shape)}",
+            None,
+            "give DTensor.from_local the global shape",
+        )
+    return shape, pieces, "DTensor placements", placements
+
+
+def _positions(tensor: Any, dim: int, extent: int) -> list[int]:
+    """The global positions along a dimension that this rank holds, in order: torch's own
+    splitting, applied to the positions themselves."""
+    from gg_datalog.tracing.private import unset_fake_temporarily
+
+    mesh = tensor.device_mesh
+    with unset_fake_temporarily():
+        # Not get_coordinate(): a mesh may be another rank's, of which torch kept it.
+        at = (mesh.mesh == dist.get_rank()).nonzero()
+        if not len(at):
+            return []
+        coordinate = [int(c) for c in at[0]]
+        held = torch.arange(extent)
+        for axis, placement in enumerate(tensor.placements):
+            if _shards(placement) != dim:
+                continue
+            split, _ = _along_first(placement, held, mesh.size(axis))
+            held = split[coordinate[axis]]
+        return [int(p) for p in held]
+
+
+def _along_first(placement: Any, held: torch.Tensor, parts: int) -> Any:
+    """Splits a vector the way the placement splits its dimension."""
+    from torch.distributed.tensor.placement_types import Shard, _StridedShard
+
+    first: Any = (
+        _StridedShard(0, split_factor=placement.split_factor)
+        if isinstance(placement, _StridedShard)
+        else Shard(0)
+    )
+    return first._split_tensor(held, parts, with_padding=False, contiguous=True)
+
+
+def _shards(placement: Any) -> int | None:
+    dim = getattr(placement, "dim", None)
+    return None if dim is None or placement.is_replicate() else int(dim)
+
+
+# ---- Megatron-Core
+def _megatron(tensor: Any, name: str) -> Placed:
+    """``tensor_model_parallel``, ``partition_dim`` and ``partition_stride`` of Megatron-Core."""
+    shape = list(tensor.shape)
+    size, rank = _tensor_parallel()
+    if not getattr(tensor, "tensor_model_parallel", False) or size == 1:
+        whole = [[0, e] for e in shape]
+        return tuple(shape), [(whole, whole)], "Megatron-Core's attributes", ["Replicate()"]
+    dim, stride = int(tensor.partition_dim), int(getattr(tensor, "partition_stride", 1) or 1)
+    full = [*shape[:dim], shape[dim] * size, *shape[dim + 1 :]]
+    if shape[dim] % stride:
+        raise InputError(
+            f"`{name}` {shape} has partition_stride {stride}, which does not divide {dim}",
+            None,
+            "give the relation in relations.toml",
+        )
+    width = shape[dim] // stride
+    starts = [(s * size + rank) * width for s in range(stride)]
+    pieces = []
+    for place, start in enumerate(starts):
+        whole = [[0, e] for e in full]
+        here = [[0, e] for e in shape]
+        whole[dim], here[dim] = [start, start + width], [place * width, (place + 1) * width]
+        pieces.append((whole, here))
+    text = f"Shard({dim})" if stride == 1 else f"Shard({dim}) in {stride} parts"
+    return tuple(full), pieces, "Megatron-Core's attributes", [text]
+
+
+def _tensor_parallel() -> tuple[int, int]:
+    """Size of the tensor-parallel group and place in it, as Megatron-Core keeps them."""
+    state: Any = sys.modules.get("megatron.core.parallel_state")
+    if state is None or not state.model_parallel_is_initialized():
+        return 1, 0
+    return (
+        int(state.get_tensor_model_parallel_world_size()),
+        int(state.get_tensor_model_parallel_rank()),
+    )
+
+
+# ---- positions to boxes
+def runs(positions: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Consecutive positions: (first, first place, how many)."""
+    found: list[tuple[int, int, int]] = []
+    for place, position in enumerate(positions):
+        if found and found[-1][0] + found[-1][2] == position:
+            first, at, count = found[-1]
+            found[-1] = (first, at, count + 1)
+        else:
+            found.append((position, place, 1))
+    return found
+
+
+def boxes(per_dim: Sequence[Sequence[tuple[int, int, int]]]) -> list[Piece]:
+    """The boxes (global, local) that runs per dimension span."""
+    return [
+        (
+            [[first, first + count] for first, _, count in one],
+            [[place, place + count] for _, place, count in one],
+        )
+        for one in product(*per_dim)
+    ]

@@ -1,0 +1,216 @@
+"""Every entry point of torch that is not public, in one place. Tested with torch 2.13.0 (CPU).
+
+Another release may move them: then this module is what to change, and what
+:func:`check_version` warns of.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+TESTED = ("2.13",)
+
+try:
+    from torch._C._distributed_c10d import FakeWork
+    from torch._dynamo.functional_export import dynamo_graph_capture_for_export
+    from torch._functorch._aot_autograd.descriptors import (
+        AOTInput,
+        AOTOutput,
+        BufferAOTInput,
+        GradAOTOutput,
+        InputMutationAOTOutput,
+        ParamAOTInput,
+        PlainAOTInput,
+        PlainAOTOutput,
+        SubclassGetAttrAOTInput,
+        SubclassGetAttrAOTOutput,
+        TangentAOTInput,
+    )
+    from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
+    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+    from torch._subclasses import FakeTensorMode
+    from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+    from torch.distributed.distributed_c10d import (
+        ProcessGroup,
+        Work,
+        _resolve_process_group,
+        get_process_group_ranks,
+    )
+    from torch.fx import traceback as fx_traceback
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    from torch.utils._python_dispatch import TorchDispatchMode
+except ImportError as error:
+    from gg_datalog.errors import InputError
+
+    raise InputError(
+        f"torch {torch.__version__} has another inside than the releases this was tested with: "
+        f"{error}",
+        None,
+        f"capture with torch {' or '.join(TESTED)}: pip install 'gg-datalog[torch]'",
+    ) from None
+
+__all__ = [
+    "AOTInput",
+    "AOTOutput",
+    "BufferAOTInput",
+    "FakeStore",
+    "FakeTensor",
+    "FakeTensorMode",
+    "FakeWork",
+    "GradAOTOutput",
+    "InputMutationAOTOutput",
+    "ParamAOTInput",
+    "PlainAOTInput",
+    "PlainAOTOutput",
+    "ProcessGroup",
+    "SubclassGetAttrAOTInput",
+    "SubclassGetAttrAOTOutput",
+    "TangentAOTInput",
+    "TorchDispatchMode",
+    "Work",
+    "aot_export_joint_with_descriptors",
+    "dynamo_graph_capture_for_export",
+    "fx_traceback",
+    "get_process_group_ranks",
+    "make_fx",
+    "setup_stacktrace_preservation_hooks",
+    "unset_fake_temporarily",
+]
+
+
+def tested_version() -> bool:
+    """Is this a release of torch that capture was tested with?"""
+    return torch.__version__.split("+")[0].rpartition(".")[0] in TESTED
+
+
+def ranks_of_group(name: str) -> list[int]:
+    """The global ranks of a process group of this process, in member order."""
+    return list(get_process_group_ranks(_resolve_process_group(name)))
+
+
+def forget_ranks() -> None:
+    """Empties what torch keeps between ranks: its caches hold meshes, and a mesh equals that of
+    another rank."""
+    from torch.distributed.tensor import _redistribute, debug
+
+    debug._clear_sharding_prop_cache()
+    _redistribute._gen_transform_infos.cache_clear()
+    FakeTensorMode.cache_clear()
+    torch._dynamo.reset()
+
+
+class _RealTorch:
+    """torch for the module of device meshes: what it creates is real."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    def arange(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        with unset_fake_temporarily():
+            return torch.arange(*args, **kwargs)
+
+
+@contextmanager
+def real_meshes() -> Iterator[None]:
+    """Device meshes hold the ranks as a tensor that is read: no fake one may take its place."""
+    from torch.distributed import device_mesh
+
+    mesh: Any = device_mesh.DeviceMesh
+    module: Any = device_mesh
+    originals = dict(vars(mesh))
+    for name, member in originals.items():
+        if (wrapped := _unfaked(member)) is not None:
+            setattr(mesh, name, wrapped)
+    module.torch = _RealTorch()
+    try:
+        yield
+    finally:
+        module.torch = torch
+        for name, member in originals.items():
+            if _unfaked(member) is not None:
+                setattr(mesh, name, member)
+
+
+def _unfaked(member: Any) -> Any:
+    """A method or property that runs without fake tensors; None for what is neither."""
+    if isinstance(member, staticmethod):
+        return staticmethod(_outside_fake(member.__func__))
+    if isinstance(member, classmethod):
+        return classmethod(_outside_fake(member.__func__))
+    if isinstance(member, property) and member.fget is not None:
+        return property(_outside_fake(member.fget), member.fset, member.fdel)
+    return _outside_fake(member) if isinstance(member, FunctionType) else None
+
+
+def _outside_fake(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        with unset_fake_temporarily():
+            return call(*args, **kwargs)
+
+    return outside
+
+
+@contextmanager
+def backward_lines() -> Iterator[None]:
+    """Nodes of a backward pass carry the line of the forward operator that they belong to."""
+    engine: Any = torch.autograd
+    originals = engine.backward, engine.grad
+
+    def prepared(call: Callable[..., Any]) -> Callable[..., Any]:
+        def with_hooks(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+            found = [t.grad_fn for t in roots if getattr(t, "grad_fn", None) is not None]
+            setup_stacktrace_preservation_hooks(found)
+            return call(tensors, *args, **kwargs)
+
+        return with_hooks
+
+    engine.backward, engine.grad = map(prepared, originals)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Anomaly Detection")
+            anomaly = torch.autograd.detect_anomaly(check_nan=False)
+        with anomaly:
+            yield
+    finally:
+        engine.backward, engine.grad = originals
+
+
+@contextmanager
+def module_paths(module: nn.Module) -> Iterator[None]:
+    """Nodes carry the path of the module that made them, as ``meta["custom"]["module"]``."""
+    names = {id(m): name for name, m in module.named_modules() if name}
+    stack: list[Any] = []
+
+    def enter(one: nn.Module, args: Any) -> None:
+        meta = fx_traceback.current_meta
+        stack.append(meta.get("custom"))
+        if id(one) in names:
+            meta["custom"] = {"module": names[id(one)]}
+
+    def leave(one: nn.Module, args: Any, result: Any) -> None:
+        before = stack.pop() if stack else None
+        if before is None:
+            fx_traceback.current_meta.pop("custom", None)
+        else:
+            fx_traceback.current_meta["custom"] = before
+
+    handles = [
+        nn.modules.module.register_module_forward_pre_hook(enter),
+        nn.modules.module.register_module_forward_hook(leave, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,139 @@
+"""Captures one rank: build, trace, write down."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+from torch import fx, nn
+
+from gg_datalog.tracing.dynamo_route import trace_dynamo
+from gg_datalog.tracing.eager_route import Traced, trace_eager
+from gg_datalog.tracing.export import (
+    graph_document,
+    groups_of,
+    is_collective,
+    rename_placeholders,
+)
+from gg_datalog.tracing.inputs import Input, program_inputs
+from gg_datalog.tracing.private import FakeTensorMode, real_meshes
+from gg_datalog.tracing.program import Program
+from gg_datalog.tracing.record import InputRecord, RankRecord
+from gg_datalog.tracing.refusal import Refused, refusal
+from gg_datalog.tracing.world import rank_of
+
+SEQUENTIAL = -1
+ROUTES: dict[str, Callable[..., Traced]] = {"dynamo": trace_dynamo, "eager": trace_eager}
+
+
+def capture_rank(program: Program, rank: int, world_size: int, route: str) -> RankRecord:
+    """The graph of one rank. ``rank`` is -1 for the sequential program, rank 0 of 1."""
+    who = "the sequential program" if rank == SEQUENTIAL else f"rank {rank}"
+    doing = "building the program"
+    started = perf_counter()
+    try:
+        with rank_of(max(rank, 0), world_size):
+            mode = FakeTensorMode(allow_non_fake_inputs=True)
+            with mode, real_meshes():
+                module = program.module(max(rank, 0), world_size)
+                args, kwargs = program.inputs(max(rank, 0), world_size)
+            doing = "capture"
+            inputs = program_inputs(module, args, kwargs)
+            notes = _uncaptured(module, route, program)
+            traced = ROUTES[route](program, module, args, kwargs, inputs, mode)
+            return _record(traced, rank, notes, started)
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        raise refusal(error, who, doing) from error
+
+
+def _record(traced: Traced, rank: int, notes: Sequence[str], started: float) -> RankRecord:
+    graph = traced.module.graph
+    nodes = rename_placeholders(graph, [f"{_short(one)}" for one in traced.inputs])
+    known = {node: one.document() for node, one in zip(nodes, traced.inputs, strict=True)}
+    document = graph_document(traced.module, max(rank, 0), known)
+    return RankRecord(
+        rank=rank,
+        graph=document,
+        groups=groups_of(graph),
+        inputs=[_input(n, one) for n, one in zip(nodes, traced.inputs, strict=True)],
+        outputs=list(_outputs(graph, traced.returned)),
+        partial=traced.partial,
+        notes=notes,
+        seconds=perf_counter() - started,
+        memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        counts=_counts(graph),
+    )
+
+
+def _short(one: Input) -> str:
+    return one.name if one.kind != "attribute" else f"attribute_{one.name}"
+
+
+def _counts(graph: fx.Graph) -> dict[str, int]:
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    collectives = [node for node in calls if is_collective(node)]
+    return {"calls": len(calls), "collectives": len(collectives)}
+
+
+def _outputs(graph: fx.Graph, names: Sequence[str]) -> Any:
+    values = graph.output_node().args[0]
+    for name, value in zip(names, values, strict=True):
+        if isinstance(value, fx.Node):
+            yield name, value.name
+
+
+def _input(node: str, one: Input) -> InputRecord:
+    sizes = tuple(e if isinstance(e, int) else str(e) for e in one.tensor.shape)
+    return InputRecord(
+        node=node,
+        name=one.name,
+        kind=one.kind,
+        dtype=str(one.tensor.dtype).removeprefix("torch."),
+        local=sizes,
+        shape=tuple(e if isinstance(e, int) else str(e) for e in one.shape),
+        pieces=one.pieces,
+        because=one.because,
+    )
+
+
+def _uncaptured(module: nn.Module, route: str, program: Program) -> list[str]:
+    """What runs in the user's program and is not in the graph; an error where it must be."""
+    for path, one in module.named_modules():
+        kind = type(one).__name__
+        if kind in ("DistributedDataParallel", "FullyShardedDataParallel") or hasattr(
+            one, "_get_fsdp_state"
+        ):
+            raise Refused(
+                f"`{path or 'the module'}` is a {kind}, whose communication runs outside of the "
+                "captured operators",
+                "build the module without it, and reduce the gradients in step(module)",
+            )
+    if route != "dynamo" or not program.backward:
+        return []
+    return [*_parameter_hooks(module), *_module_hooks(module)]
+
+
+def _parameter_hooks(module: nn.Module) -> list[str]:
+    found = []
+    for name, parameter in module.named_parameters():
+        hooks = [*(parameter._backward_hooks or {}).values()]
+        hooks += [*(getattr(parameter, "_post_accumulate_grad_hooks", None) or {}).values()]
+        found += [
+            f"the hook {getattr(h, '__qualname__', h)} on the gradient of parameter `{name}` is "
+            'not captured (mode="eager" captures it)'
+            for h in hooks
+        ]
+    return found
+
+
+def _module_hooks(module: nn.Module) -> list[str]:
+    return [
+        f"a backward hook of module `{path or 'the module'}` may not be captured "
+        '(mode="eager" captures it)'
+        for path, one in module.named_modules()
+        if one._backward_hooks or one._backward_pre_hooks
+    ]

@@ -1,0 +1,48 @@
+"""What was captured of one rank, without tensors: plain data that crosses processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class InputRecord:
+    """A placeholder: its node, what it is, and which part of the global tensor it holds.
+
+    ``local`` and ``shape`` are the local and the global shape; ``pieces`` are pairs of boxes
+    (global, local), or None where nothing in the program says which; ``because`` is what says it.
+    """
+
+    node: str
+    name: str
+    kind: str
+    dtype: str
+    local: tuple[int | str, ...]
+    shape: tuple[int | str, ...]
+    pieces: Sequence[Any] | None
+    because: str
+
+
+@dataclass(frozen=True)
+class RankRecord:
+    """The capture of one rank (or of the sequential program)."""
+
+    rank: int
+    graph: Json
+    groups: dict[str, list[int]]
+    inputs: Sequence[InputRecord]
+    outputs: Sequence[tuple[str, str]]
+    partial: frozenset[str] = frozenset()
+    notes: Sequence[str] = ()
+    seconds: float = 0.0
+    memory: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def who(self) -> str:
+        """How messages name it."""
+        return "the sequential program" if self.rank < 0 else f"rank {self.rank}"

@@ -1,0 +1,202 @@
+"""Input relations of a captured pair: from placements, from what the user declares, or guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from gg_datalog.errors import InputError
+from gg_datalog.tracing.override import Declared, Override
+from gg_datalog.tracing.record import InputRecord, RankRecord
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Related:
+    """The rows of relations.json, and what was taken on trust."""
+
+    rows: list[Json] = field(default_factory=list)
+    guessed: dict[str, dict[str, None]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def guess(self, name: str, what: str) -> None:
+        """Remembers that an input is taken, by its name and shape, to be that."""
+        self.guessed.setdefault(what, {})[name] = None
+
+    def assumptions(self) -> list[tuple[str, str]]:
+        """One text for all that is guessed in the same way."""
+        found = []
+        for what, names in self.guessed.items():
+            shown = ", ".join(f"`{name}`" for name in list(names)[:SHOWN])
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            found.append(
+                ("guessed relation", f"taken, by name and shape, as {what}: {shown}{more}")
+            )
+        return found
+
+
+SHOWN = 12
+
+
+def relate(
+    sequential: RankRecord, ranks: Sequence[RankRecord], override: Override, world_size: int
+) -> Related:
+    """One or more rows for every input of every rank whose counterpart is known."""
+    found = Related()
+    known = {one.name: one for one in sequential.inputs}
+    used: set[str] = set()
+    for record in ranks:
+        for one in record.inputs:
+            declared = override.declared(one.name)
+            name = one.name if declared is None else declared.sequential(one.name)
+            ours = known.get(name)
+            if ours is None:
+                _without_counterpart(one, name, record, declared, found)
+                continue
+            used.add(name)
+            for row in _rows(ours, one, record, declared, world_size, found):
+                found.rows.append(row)
+    for one in sequential.inputs:
+        if one.name not in used:
+            found.warnings.append(f"no rank has an input that holds `{one.name}`")
+    override.check_used()
+    return found
+
+
+def _without_counterpart(
+    one: InputRecord, name: str, record: RankRecord, declared: Declared | None, found: Related
+) -> None:
+    if declared is not None and not declared.optional:
+        raise InputError(
+            f"{declared.where} pairs `{one.name}` of {record.who} with `{name}`, which is no input "
+            "of the sequential program",
+            None,
+            "correct `sequential` there",
+        )
+    if one.kind in ("parameter", "input"):
+        found.warnings.append(
+            f"{one.kind} `{one.name}` of {record.who} has no counterpart of that name in the "
+            "sequential program: nothing is known of it (relations.toml can say)"
+        )
+
+
+def _rows(
+    ours: InputRecord,
+    one: InputRecord,
+    record: RankRecord,
+    declared: Declared | None,
+    world_size: int,
+    found: Related,
+) -> Iterator[Json]:
+    head = {"seq": ours.node, "rank": record.rank, "dist": one.node}
+    if any(isinstance(e, str) for e in (*ours.shape, *one.local)):
+        found.warnings.append(f"`{one.name}` of {record.who} has a size that depends on data")
+        return
+    if declared is not None:
+        said = declared.pieces(_sizes(ours.shape), _sizes(one.local), record.rank, world_size)
+        _check_agreement(said, one, record, declared)
+        for seq_box, dist_box in said:
+            row = {**head, "seq_box": seq_box, "dist_box": dist_box}
+            yield row | ({"permute": list(declared.permute)} if declared.permute else {})
+        return
+    if one.pieces is not None:
+        _check_shape(ours, one, record)
+        for seq_box, dist_box in one.pieces:
+            yield {**head, "seq_box": seq_box, "dist_box": dist_box}
+        return
+    yield from _guessed(ours, one, record, head, world_size, found)
+
+
+def _sizes(shape: Sequence[int | str]) -> list[int]:
+    return [int(e) for e in shape]
+
+
+def _check_shape(ours: InputRecord, one: InputRecord, record: RankRecord) -> None:
+    if tuple(one.shape) != tuple(ours.shape):
+        raise InputError(
+            f"`{one.name}` is {list(ours.shape)} in the sequential program, and globally "
+            f"{list(one.shape)} according to {one.because} of {record.who}",
+            None,
+            "is it padded, or fused in another way? say so in relations.toml",
+        )
+
+
+def _check_agreement(
+    said: Sequence[Any], one: InputRecord, record: RankRecord, declared: Declared
+) -> None:
+    """What the user declares and what the framework says must not contradict each other."""
+    if one.pieces is None or declared.overrules:
+        return
+    if not (_within(said, one.pieces) and _within(one.pieces, said)):
+        raise InputError(
+            f"`{one.name}` of {record.who}: {declared.where} says {_text(said)}, "
+            f"{one.because} say {_text(one.pieces)}",
+            None,
+            "correct one of them, or write `overrules = true` there",
+        )
+
+
+def _within(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Does ``b`` say all that ``a`` says? The pieces of one list do not overlap."""
+    return all(_volume(x[1]) == sum(_shared(x, y) for y in b) for x in a)
+
+
+def _shared(a: Any, b: Any) -> int:
+    """How many elements two pieces say the same of."""
+    shifts = [[s[0] - d[0] for s, d in zip(seq, dist, strict=True)] for seq, dist in (a, b)]
+    if shifts[0] != shifts[1]:
+        return 0
+    return prod(max(0, min(x[1], y[1]) - max(x[0], y[0])) for x, y in zip(a[1], b[1], strict=True))
+
+
+def _volume(box: Any) -> int:
+    return prod(hi - lo for lo, hi in box)
+
+
+def _text(pieces: Sequence[Any]) -> str:
+    shown = ["[" + ", ".join(f"{lo}:{hi}" for lo, hi in seq) + "]" for seq, _ in pieces[:4]]
+    return ", ".join(shown) + (", ..." if len(pieces) > 4 else "")
+
+
+def _guessed(
+    ours: InputRecord,
+    one: InputRecord,
+    record: RankRecord,
+    head: Mapping[str, Any],
+    world_size: int,
+    found: Related,
+) -> Iterator[Json]:
+    """By name and shape: equal shapes are replicas, one smaller dimension is a shard."""
+    mine, theirs = _sizes(ours.shape), _sizes(one.local)
+    if mine == theirs:
+        found.guess(one.name, "replicas of the sequential input")
+        yield dict(head)
+        return
+    cut = [d for d, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b]
+    parts = mine[cut[0]] // theirs[cut[0]] if len(cut) == 1 and theirs[cut[0]] else 0
+    fits = len(mine) == len(theirs) and len(cut) == 1 and parts * theirs[cut[0]] == mine[cut[0]]
+    if not fits or parts < 2 or world_size % parts:
+        found.warnings.append(
+            f"`{one.name}` of {record.who} is {theirs}, sequentially {mine}: left open, say in "
+            "relations.toml what it holds"
+        )
+        return
+    place, order = _place(one, record.rank, parts, world_size)
+    box = [[0, e] for e in theirs]
+    width = theirs[cut[0]]
+    box[cut[0]] = [place * width, (place + 1) * width]
+    found.guess(one.name, f"one of {parts} shards of dimension {cut[0]}, {order}")
+    yield {**head, "seq_box": box}
+
+
+def _place(one: InputRecord, rank: int, parts: int, world_size: int) -> tuple[int, str]:
+    """Which shard a rank is taken to hold: weights are cut over neighbouring ranks, batches over
+    the others, as is the custom of tensor and data parallelism."""
+    if parts == world_size:
+        return rank, "in the order of the ranks"
+    if one.kind == "input":
+        return rank // (world_size // parts), "blocks of neighbouring ranks holding the same"
+    return rank % parts, "over neighbouring ranks"

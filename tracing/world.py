@@ -1,0 +1,110 @@
+"""One process that plays one rank: a process group that moves no data."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from gg_datalog.errors import InputError
+from gg_datalog.tracing.private import FakeStore, forget_ranks
+
+T = TypeVar("T")
+
+
+@contextmanager
+def rank_of(rank: int, world_size: int) -> Iterator[None]:
+    """This process as that rank."""
+    if dist.is_initialized():
+        raise InputError(
+            "a process group is there already: capture makes its own, one per rank",
+            None,
+            "call capture before init_process_group, or after destroy_process_group",
+        )
+    forget_ranks()
+    named = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size}
+    before = {name: os.environ.get(name) for name in named}
+    os.environ.update({name: str(value) for name, value in named.items()})
+    dist.init_process_group("fake", rank=rank, world_size=world_size, store=FakeStore())
+    try:
+        yield
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        forget_ranks()
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+def can_fork() -> bool:
+    """May every rank have a process of its own?"""
+    return sys.platform.startswith("linux") and hasattr(os, "fork")
+
+
+def in_processes(
+    jobs: Sequence[tuple[str, Callable[[], T]]], workers: int, done: Callable[[str], None]
+) -> list[T]:
+    """Runs every job in a process of its own, forked from this one, so that what a program keeps
+    in globals (process groups, caches, counters) is fresh for every rank."""
+    context: Any = multiprocessing.get_context("fork")
+    running: dict[Any, tuple[int, Any]] = {}
+    results: dict[int, T] = {}
+    waiting = list(enumerate(jobs))
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                place, (_, job) = waiting.pop(0)
+                ours, theirs = context.Pipe(duplex=False)
+                process = context.Process(target=_child, args=(job, theirs), daemon=True)
+                process.start()
+                theirs.close()
+                running[ours] = (place, process)
+            for ready in wait(list(running)):
+                place, process = running.pop(ready)
+                results[place] = _received(ready, process, jobs[place][0])
+                done(jobs[place][0])
+    finally:
+        for _, process in running.values():
+            process.kill()
+            process.join()
+    return [results[place] for place in range(len(jobs))]
+
+
+def _child(job: Callable[[], T], pipe: Connection) -> None:
+    torch.set_num_threads(1)
+    os.dup2(2, 1)  # what the program prints is not the report
+    try:
+        answer: tuple[str, Any] = ("result", job())
+    except InputError as error:
+        answer = ("error", (error.what, error.where, error.hint))
+    except BaseException as error:
+        if os.environ.get("GG_DATALOG_DEBUG"):
+            traceback.print_exc()
+        answer = ("error", (f"{type(error).__name__}: {error}", None, None))
+    pipe.send(answer)
+    pipe.close()
+
+
+def _received(pipe: Any, process: Any, who: str) -> Any:
+    try:
+        kind, answer = pipe.recv()
+    except EOFError:
+        process.join()
+        raise InputError(
+            f"the process that played it ended with code {process.exitcode}",
+            who,
+            "was memory short? give capture fewer jobs, or jobs=0 to see what happens",
+        ) from None
+    process.join()
+    if kind == "error":
+        what, where, hint = answer
+        raise InputError(what, where or who, hint)
+    return answer
