@@ -9,11 +9,13 @@ from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract import (
+    lower_attention,
     lower_backward,
     lower_index,
     lower_math,
     lower_movement,
     lower_optimizer,
+    lower_select,
 )
 from gg_datalog.extract.context import (
     HANDLERS,
@@ -63,7 +65,7 @@ RANDOM = frozenset(
 )
 # What a tensor is in memory, not what it holds, decides these.
 STORAGE = frozenset(["as_strided", "set_", "resize_", "data_ptr", "storage_offset", "stride"])
-_ = (lower_backward, lower_index, lower_movement, lower_optimizer)  # they register handlers
+_ = (lower_attention, lower_backward, lower_index, lower_movement, lower_optimizer, lower_select)  # they register handlers
 
 
 @dataclass(frozen=True)

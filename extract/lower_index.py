@@ -336,9 +336,11 @@ def scatter_add(ctx: Context) -> Value:
 
 @lowers("aten.scatter")
 def scatter(ctx: Context) -> Value:
+    from gg_datalog.extract.lower_select import scattered_chosen
+
     x, ids = ctx.tensor(0), ctx.tensor(2, "index")
     dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
-    if not ctx.side.is_zero(x) or ids.shape[dim] != 1 or ctx.argument(4, "reduce") is not None:
+    if not ctx.side.is_zero(x) or ctx.argument(4, "reduce") is not None:
         raise Unsupported("values scattered over others")
     source = ctx.argument(3, "src", ctx.node.kwargs.get("value"))
     view = ctx.as_tensor(source)
@@ -348,6 +350,11 @@ def scatter(ctx: Context) -> Value:
         fits(ctx, scale(source))
     if not view.dims:
         view = view.expanded(ids.shape) or view
+    if ids.shape[dim] != 1:
+        same = all(a == b for i, (a, b) in enumerate(zip(x.shape, ids.shape)) if i != dim)
+        if not same or view.shape != ids.shape:
+            raise Unsupported("a scatter into a part of the rows")
+        return scattered_chosen(ctx, ids, view, dim, x.shape[dim])
     return scattered(ctx, x, ids, view)
 
 
@@ -375,6 +382,12 @@ def index_put(ctx: Context) -> Value:
     value = ctx.tensor(2, "values")
     if set(dtypes) & set(MASKS) or not used:
         raise Unsupported("values put at a mask")
+    if len(used) == len(x.dims) == 1 and not more:
+        from gg_datalog.extract.lower_select import inverse, is_permutation
+
+        ids = used[0][1]
+        if is_permutation(ctx, ids, x.shape[0]) and value.shape == ids.shape:
+            return inverse(ctx, ids, value)
     if len(used) == 1 and more:
         dim, ids = used[0]
         return added(ctx, [(x, ONE), (rows_added(ctx, x, dim, ids, value), ONE)])

@@ -476,6 +476,11 @@ def where(ctx: Context) -> Value:
 
 @lowers("aten.masked_fill")
 def masked_fill(ctx: Context) -> Value:
+    from gg_datalog.extract.lower_select import is_infinite, masked_infinite
+
+    given = ctx.argument(2, "value")
+    if is_infinite(given):
+        return masked_infinite(ctx, ctx.tensor(0), ctx.tensor(1), given)
     value = ctx.number(2, "value")
     if value is None:
         raise Unsupported("its fill value is not known")

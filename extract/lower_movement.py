@@ -284,13 +284,6 @@ def slice_scatter(ctx: Context) -> Value:
     return joined(ctx, [v for v in (kept[0], part, kept[1]) if v is not None], dim)
 
 
-@lowers("aten.full", "aten.full_like", "aten.new_full")
-def full(ctx: Context) -> Value:
-    places = {"aten.full": 1, "aten.full_like": 1, "aten.new_full": 2}
-    value = ctx.number(places[ctx.node.target.rpartition(".")[0]], "fill_value")
-    return filled(ctx, value)
-
-
 @lowers("aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero")
 def zeros(ctx: Context) -> Value:
     return filled(ctx, scale(0))
@@ -304,11 +297,6 @@ def ones(ctx: Context) -> Value:
 @lowers("aten.fill")
 def fill(ctx: Context) -> Value:
     return filled(ctx, ctx.number(1, "value"))
-
-
-@lowers("aten.scalar_tensor")
-def scalar_tensor(ctx: Context) -> Value:
-    return filled(ctx, ctx.number(0, "s"))
 
 
 def filled(ctx: Context, value: Any) -> View:

@@ -13,6 +13,9 @@ from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View
 
 
+MAYBE = "?"  # in front of a dimension that an operand may have one position of, to be repeated
+
+
 def by_rule(ctx: Context, rows: Sequence[Row]) -> Value:
     """The results of all rows of an operator, in their places."""
     found: dict[int, View] = {}
@@ -127,6 +130,8 @@ def _expand(dims: list[tuple[str, ...]], rest: int) -> list[tuple[str, ...]]:
     for dim in dims:
         if dim == ("...",):
             out += [(n,) for n in names]
+        elif dim[0] == "?":
+            out.append((MAYBE + dim[1],))
         elif dim[0] == "(":
             out.append(tuple(m for n in dim[1:] for m in (names if n == "..." else (n,))))
         else:
@@ -138,14 +143,19 @@ def _learn(view: View, dims: list[tuple[str, ...]], known: dict[str, int]) -> No
     if len(dims) != len(view.dims):
         raise Unsupported(f"an operand has {len(view.dims)} dimensions, its rule {len(dims)}")
     for names, extent in zip(dims, view.shape, strict=True):
-        if len(names) == 1 and (names[0] not in known or extent > 1):
-            known[names[0]] = extent
+        name = names[0].removeprefix(MAYBE)
+        if len(names) == 1 and (name not in known or extent > 1) and name == names[0]:
+            known[name] = extent
 
 
 def _flat(view: View, dims: list[tuple[str, ...]], known: dict[str, int]) -> tuple[View, list[str]]:
     """The operand with every composite dimension split."""
     shape: list[int] = []
-    for names, extent in zip(dims, view.shape, strict=True):
+    for given, extent in zip(dims, view.shape, strict=True):
+        names = [n.removeprefix(MAYBE) for n in given]
+        if names != list(given) and extent == 1:
+            shape.append(1)
+            continue
         open_ = [n for n in names if n not in known]
         inner = prod(known[n] for n in names if n in known)
         if len(open_) > 1 or (open_ and extent % inner) or (not open_ and inner != extent):
@@ -156,4 +166,4 @@ def _flat(view: View, dims: list[tuple[str, ...]], known: dict[str, int]) -> tup
     flat = view.reshaped(shape)
     if flat is None:
         raise Unsupported("an operand does not split that way")
-    return flat, [n for names in dims for n in names]
+    return flat, [n.removeprefix(MAYBE) for names in dims for n in names]

@@ -1,7 +1,7 @@
 """The text of a sharding rule, such as ``... h, h -> ... h``.
 
 A rule lists the dimensions of every operand and result: names, ``(a b)`` for a dimension made of
-two (a outer), ``...`` for any leading (or trailing) dimensions, ``u`` for one position.
+two (a outer), ``a?`` for one that may be of one position, which is repeated, ``...`` for any leading (or trailing) dimensions, ``u`` for one position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GRAMMAR = r"""
 rule: tensors "->" tensors
 tensors: tensor ("," tensor)*
 tensor: dim*
-dim: NAME | REST -> rest | "(" (NAME | REST)* ")" -> group
+dim: NAME | NAME "?" -> maybe | REST -> rest | "(" (NAME | REST)* ")" -> group
 NAME: /[a-z][a-z0-9_]*/
 REST: "..."
 %ignore " "
@@ -28,6 +28,9 @@ REST: "..."
 class _Read(Transformer[Any, Any]):
     def dim(self, names: list[Any]) -> tuple[str, ...]:
         return (str(names[0]),)
+
+    def maybe(self, names: list[Any]) -> tuple[str, ...]:
+        return ("?", str(names[0]))
 
     def rest(self, _: list[Any]) -> tuple[str, ...]:
         return ("...",)

@@ -58,6 +58,7 @@ class Side:
     taken: dict[Base, Lookup] = field(default_factory=dict)
     # a piece with 0 around it: the piece, how the whole lies over its base, dimension and start
     padded: dict[Base, tuple[View, Dims, int, int]] = field(default_factory=dict)
+    permutations: set[Base] = field(default_factory=set)  # every position once
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
     chosen: dict[Base, View] = field(default_factory=dict)  # positions: the mask they are true in
     cleared: dict[Base, tuple[View, View]] = field(default_factory=dict)

@@ -120,7 +120,7 @@ def _row(row: Any, where: str) -> Row:
             "write one dimension list per operand, `->`, one per result, separated by commas",
         )
     sizes = _dict(row.get("sizes", {}), here)
-    names = [{n for dim in dims for n in dim} - {"("} for dims in (*left, *right)]
+    names = [{n for dim in dims for n in dim} - {"(", "?"} for dims in (*left, *right)]
     known = set().union({"u"}, sizes, *names[: len(left)])
     for name in sorted(set().union(*names[len(left) :]) - known):
         raise InputError(f"rule `{rule}` makes `{name}` of nothing", here, "give it in `sizes`")

@@ -71,6 +71,8 @@ class Given:
 
     def _read(self, name: str, kept: Path, progress: Progress) -> CaseFiles:
         from gg_datalog.readers import ReaderInput, load_reader
+        from gg_datalog.readers.fx_groups import contradictions
+        from gg_datalog.readers.fx_text import parts
 
         if self.seq is not None or self.dist:
             raise click.UsageError("with --from give FILEs: the sequential one, then the ranks'")
@@ -80,10 +82,24 @@ class Given:
                 "with --from give at least two FILEs: the sequential one, then the ranks'"
             )
         for path in self.paths:
-            if not path.is_file():
+            if not all(part.is_file() for part in (parts(path) if name == "fx-text" else [path])):
                 raise InputError("no such file", str(path), "give the path of an existing file")
-        groups = dict(_named(text) for text in self.named_groups)
-        return reader(ReaderInput(self.paths, groups, progress)).write(kept)
+        documents = reader(ReaderInput(self.paths, _groups(self.named_groups), progress))
+        if documents.groups is None and self.groups is None:
+            contradictions(documents.seq, documents.dist)
+        return documents.write(kept)
+
+
+def _groups(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """``NAME=0,1`` or, for the name that rank 0 has for it, ``0:NAME=0,1``."""
+    groups: dict[str, tuple[int, ...]] = {}
+    for name, ranks in map(_named, texts):
+        if groups.setdefault(name, ranks) != ranks:
+            raise click.UsageError(
+                f"--group {name} is given twice with different ranks; where ranks use one name "
+                f"for different groups, say whose it is: --group {ranks[0]}:{name}=..."
+            )
+    return groups
 
 
 def _named(text: str) -> tuple[str, tuple[int, ...]]:

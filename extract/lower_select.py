@@ -1,0 +1,152 @@
+"""Infinite constants, padding, and what sorting chooses: none of it passes an open sum."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any
+
+from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
+from gg_datalog.extract.lower_index import TAKEN
+from gg_datalog.extract.lower_math import fits, stretched
+from gg_datalog.extract.lower_movement import bounds, filled, joined, need, sliced
+from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.view import View, broadcast, identity
+
+
+# ---- infinity: a constant that is no number, so that nothing is ever computed with it here
+def infinite(ctx: Context, value: float) -> View:
+    """The constant inf or -inf, of no dimensions."""
+    if isnan(value):
+        raise Unsupported("a constant that is not a number")
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return letter, "created"
+
+    return ctx.apply(f"constant({value})", [], [[]], naming, created={})[0]
+
+
+def is_infinite(value: Any) -> bool:
+    """Is this a number without bounds (or none at all)?"""
+    return isinstance(value, float) and (isnan(value) or value in (float("inf"), -float("inf")))
+
+
+@lowers("aten.scalar_tensor", "aten.full", "aten.full_like", "aten.new_full")
+def full(ctx: Context) -> Value:
+    place = {"aten.scalar_tensor": 0, "aten.new_full": 2}.get(ctx.node.target.rpartition(".")[0], 1)
+    name = "s" if place == 0 else "fill_value"
+    value = ctx.argument(place, name)
+    if not is_infinite(value):
+        return filled(ctx, ctx.number(place, name))
+    shape = ctx.node.shape
+    if shape is None or any(isinstance(e, str) for e in shape):
+        raise Unsupported("its shape is not known")
+    return need(infinite(ctx, value).expanded([int(e) for e in shape]))
+
+
+def masked_infinite(ctx: Context, x: View, mask: View, value: float) -> View:
+    """``value``, which is infinite, where ``mask`` is true, else x."""
+    if isnan(value):
+        raise Unsupported("a fill that is not a number")
+    shape = broadcast([x, mask])
+    views = [stretched(v, shape) for v in (x, mask)]
+    return ctx.elementwise(f"masked_fill({value})", views)[0]
+
+
+# ---- padding
+@lowers("aten.constant_pad_nd", "aten.pad")
+def constant_pad(ctx: Context) -> Value:
+    x, pads = ctx.tensor(0), ctx.sizes(1, "pad")
+    value = ctx.number(2, "value", 0)
+    if ctx.node.target.startswith("aten.pad.") and ctx.argument(2, "mode", "constant") != "constant":
+        raise Unsupported("a padding that is not constant")
+    if ctx.node.target.startswith("aten.pad."):
+        value = ctx.number(3, "value", 0) if ctx.argument(3, "value") is not None else scale(0)
+    if value is None or len(pads) % 2 or len(pads) > 2 * len(x.dims):
+        raise Unsupported("its padding is not known")
+    fits(ctx, value)
+    for pair in range(len(pads) // 2):
+        dim = len(x.dims) - 1 - pair
+        x = _padded(ctx, x, dim, pads[2 * pair], pads[2 * pair + 1], value)
+    return x
+
+
+def _padded(ctx: Context, x: View, dim: int, before: int, after: int, value: Any) -> View:
+    if before < 0 or after < 0:
+        start, size = bounds(ctx, x.shape[dim], max(0, -before), x.shape[dim] + min(0, after))
+        x = sliced(ctx, x, dim, start, size)
+    parts = []
+    for extent in (before, None, after):
+        if extent is None:
+            parts.append(x)
+        elif extent > 0:
+            shape = [*x.shape[:dim], extent, *x.shape[dim + 1 :]]
+            parts.append(need(ctx.side.constant(value).expanded(shape)))
+    return joined(ctx, parts, dim) if len(parts) > 1 else x
+
+
+# ---- sorting
+@lowers("aten.topk", "aten.sort", "aten.argsort")
+def ordered(ctx: Context) -> Value:
+    """Values and places of the largest or of all positions of one dimension, which is whole."""
+    name = ctx.node.target.split(".")[1]
+    x = ctx.tensor(0)
+    place = 2 if name == "topk" else 2 if ctx.node.target.endswith(".stable") else 1
+    dim = ctx.dim(ctx.argument(place, "dim", -1), len(x.dims))
+    letters = [f"x{i}" if i != dim else TAKEN for i in range(len(x.dims))]
+    extent = ctx.argument(1, "k") if name == "topk" else x.shape[dim]
+    if not isinstance(extent, int) or not 0 < extent <= x.shape[dim]:
+        raise Unsupported("how many positions it chooses is not known")
+    out = [n if n != TAKEN else "k" for n in letters]
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        if letter in (TAKEN, "k"):
+            return letter, "created" if letter == "k" else "whole"
+        return "x", "parallel"
+
+    results = 1 if name == "argsort" else 2
+    # Dimensions count from the end: with more batch dimensions in front it is the same operator.
+    signature = f"{name}({_options(ctx, place)}) of {len(x.dims) - dim}"
+    found = ctx.apply(signature, [(x, letters)], [out] * results, naming, created={"k": extent})
+    if len(x.dims) == 1 and extent == x.shape[0] and found[-1].scale == ONE:
+        ctx.side.permutations.add(found[-1].base)
+    return found[0] if results == 1 else tuple(found)
+
+
+def _options(ctx: Context, place: int) -> str:
+    """All attributes but the dimension."""
+    named = {k: v for k, v in ctx.node.kwargs.items() if k != "dim"}
+    rest = [a for i, a in enumerate(ctx.node.args) if i not in (0, place)]
+    attributes(ctx)  # every keyword is looked at
+    return f"{rest} {sorted(named.items())}"
+
+
+def inverse(ctx: Context, ids: View, value: View) -> View:
+    """``value[i]`` at position ``ids[i]`` for a permutation ``ids`` of all positions: whatever was
+    there before is written over."""
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return letter, "whole"
+
+    return ctx.apply("permuted", [(ids, ["t"]), (value, ["t"])], [["t"]], naming, linear=(1,))[0]
+
+
+def is_permutation(ctx: Context, ids: View, extent: int) -> bool:
+    """Does ``ids`` hold every position below ``extent`` once, in the order sorting left them?"""
+    plain = ids.scale == ONE and ids.dims == identity(ids.base).dims
+    return plain and ids.base in ctx.side.permutations and ids.shape == (extent,)
+
+
+def scattered_chosen(ctx: Context, ids: View, source: View, dim: int, extent: int) -> View:
+    """``source`` at the positions ``ids`` of one dimension, 0 elsewhere; of two values at one
+    position the same one wins on both sides."""
+    letters = [f"x{i}" if i != dim else "g" for i in range(len(ids.dims))]
+    out = [n if n != "g" else TAKEN for n in letters]
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        if letter == TAKEN:
+            return letter, "created"
+        return ("g", "whole") if letter == "g" else ("x", "parallel")
+
+    operands = [(ids, letters), (source, letters)]
+    name = f"scatter of {len(ids.dims) - dim}"
+    return ctx.apply(name, operands, [out], naming, linear=(1,), created={TAKEN: extent})[0]
