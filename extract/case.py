@@ -17,11 +17,14 @@ RANK_FILE = re.compile(r"dist\.r(\d+)\.json")
 
 @dataclass(frozen=True)
 class Output:
-    """A sequential output and, per rank, the distributed node that is meant to hold it."""
+    """A sequential output and, per rank, the distributed node that is meant to hold it.
+
+    ``name`` is what the program calls it, where a capture knows: a parameter's gradient."""
 
     seq: str
     dist: Mapping[int, str]
     partial: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -242,7 +245,7 @@ def _outputs(files: CaseFiles, case: Case) -> list[Output]:
 
 
 def _marked(row: Output, partial: Sequence[str]) -> Output:
-    return Output(row.seq, row.dist, row.partial or row.seq in partial)
+    return replace(row, partial=row.partial or row.seq in partial)
 
 
 def _chosen(text: str, case: Case) -> Output:
@@ -264,7 +267,10 @@ def _output(row: Mapping[str, Any], path: Path) -> Output:
     partial = row.get("partial", False)
     if not isinstance(partial, bool):
         raise InputError(f"`partial` of output `{seq}` is neither true nor false", str(path))
-    return Output(str(seq), {int(rank or -1): name for rank, name in names.items()}, partial)
+    title = row.get("name", "")
+    if not isinstance(title, str):
+        raise InputError(f"`name` of output `{seq}` is no string", str(path))
+    return Output(str(seq), {int(r or -1): node for r, node in names.items()}, partial, title)
 
 
 def _default_outputs(case: Case) -> list[Output]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def _emit(
     roots: dict[str, list[Base]] = {"seq": [], "dist": []}
     for number, row in enumerate(case.outputs):
         wanted = _returned(seq, row.seq)
-        out.add("output_name", number, row.seq, int(row.partial))
+        out.add("output_name", number, row.seq, int(row.partial), row.name)
         out.add("wanted", number, wanted.base.name, out.scale(wanted.scale))
         out.add("output_view", number, "seq", 0, _digits(wanted))
         roots["seq"].append(wanted.base)
@@ -136,6 +136,7 @@ def _inputs(
     dist: Mapping[int, Context],
     live: Mapping[str, set[Base]],
 ) -> None:
+    found: dict[tuple[str, str], list[tuple[Range, ...]]] = {}
     for number, row in enumerate(rows):
         ours, theirs = seq.source_of(row.seq), dist[row.rank].source_of(row.dist)
         boxes = [",".join(f"{lo}:{hi}" for lo, hi in box) for box in (row.seq_box, row.dist_box)]
@@ -156,6 +157,53 @@ def _inputs(
         out.add("related_input", number, theirs.base.name, ours.base.name)
         for r in ranges:
             out.add("related_range", number, *r)
+        found.setdefault((theirs.base.name, ours.base.name), []).append(tuple(ranges))
+    number = len(rows)
+    for pair, boxes_of in found.items():
+        for one, dim, repeat in recurring(boxes_of):
+            out.add("related_input", number, *pair)
+            for r in one:
+                out.add("related_range", number, *r)
+            out.add("related_repeat", number, dim, *repeat)
+            number += 1
+
+
+Range = tuple[int, int, int, int, int]
+
+
+def recurring(rows: Sequence[tuple[Range, ...]]) -> Iterator[tuple[list[Range], int, Repeat]]:
+    """Pieces of one pair of tensors that lie at equal distances along one dimension on both sides
+    (the halves of a fused projection): all of them as one row. (ranges, dim, repeat)."""
+    groups: dict[Any, list[tuple[int, int]]] = {}
+    for ranges in dict.fromkeys(rows):
+        for at, (dim, lo, n, to, dlo) in enumerate(ranges):
+            if to >= 0:
+                rest = (*ranges[:at], (dim, n, to), *ranges[at + 1 :])
+                groups.setdefault((at, rest), []).append((lo, dlo))
+    for (at, rest), starts in groups.items():
+        repeat = _progression(sorted(starts), rest[at][1])
+        if repeat is not None:
+            lo, dlo, by = repeat
+            dim, n, to = rest[at]
+            yield [*rest[:at], (dim, lo, n, to, dlo), *rest[at + 1 :]], dim, by
+
+
+Repeat = tuple[int, int, int, int, int]
+
+
+def _progression(starts: Sequence[tuple[int, int]], n: int) -> tuple[int, int, Repeat] | None:
+    """(lo, dist_lo, (stride, first, count, dist_stride, dist_first)) of equally spaced pieces."""
+    if len(starts) < 2:
+        return None
+    (lo, dlo), (second, dist_second) = starts[:2]
+    stride, dist_stride = second - lo, dist_second - dlo
+    even = all(
+        (a, b) == (lo + i * stride, dlo + i * dist_stride) for i, (a, b) in enumerate(starts)
+    )
+    if not even or dist_stride <= 0 or lo % stride + n > stride or dlo % dist_stride + n > dist_stride:
+        return None
+    by = (stride, lo // stride, len(starts), dist_stride, dlo // dist_stride)
+    return lo % stride, dlo % dist_stride, by
 
 
 def _ranges(ours: View, theirs: View, row: Row) -> list[tuple[int, int, int, int, int]] | None:

@@ -12,6 +12,7 @@ from gg_datalog.extract import (
     lower_attention,
     lower_backward,
     lower_index,
+    lower_loss,
     lower_math,
     lower_movement,
     lower_optimizer,
@@ -65,7 +66,9 @@ RANDOM = frozenset(
 )
 # What a tensor is in memory, not what it holds, decides these.
 STORAGE = frozenset(["as_strided", "set_", "resize_", "data_ptr", "storage_offset", "stride"])
-_ = (lower_attention, lower_backward, lower_index, lower_movement, lower_optimizer, lower_select)  # they register handlers
+# They register handlers.
+_ = (lower_attention, lower_backward, lower_index, lower_loss, lower_movement, lower_optimizer)
+_ = (lower_select,)
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,16 @@
-"""Gradients of slices, and losses over classes with their gradients."""
+"""Gradients of slices and of a squared error."""
 
 from __future__ import annotations
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.graph import is_symbolic
-from gg_datalog.extract.lower_index import one_hot, rows_added
-from gg_datalog.extract.lower_math import added, contract, count, factor, reduced
+from gg_datalog.extract.lower_index import rows_added
+from gg_datalog.extract.lower_loss import MEAN
+from gg_datalog.extract.lower_math import added, count, factor
 from gg_datalog.extract.lower_movement import bounds, joined, need, sliced
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View
-
-MEAN, SUM = 1, 2  # torch's numbers for reductions of a loss; 0 is none
 
 
 @lowers("aten.slice_backward")
@@ -76,53 +75,6 @@ def index_add(ctx: Context) -> Value:
     dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
     by = factor(ctx, 4, "alpha")
     return added(ctx, [(x, ONE), (rows_added(ctx, x, dim, ids, source), by)])
-
-
-# ---- losses over classes
-def chosen_classes(ctx: Context, classes: int, target: View, ignored: int) -> tuple[View, View]:
-    """The one-hot targets (0 where a target is ignored), and where targets are not ignored."""
-    mask = ctx.elementwise(f"eq(%, {ignored})", [target])[0]
-    letters = [f"t{i}" for i in range(len(target.dims))]
-    kept = ctx.elementwise("logical_not", [mask])[0]
-    ctx.side.truths.update((mask.base, kept.base))
-    return one_hot(ctx, target, letters, classes, mask), kept
-
-
-def loss_operands(ctx: Context, first: int) -> tuple[View, View, int, int]:
-    """Scores, targets, the reduction and the ignored class."""
-    x, target = ctx.tensor(first, "self"), ctx.tensor(first + 1, "target")
-    if ctx.argument(first + 2, "weight") is not None:
-        raise Unsupported("a loss with weights per class")
-    reduction = ctx.argument(first + 3, "reduction", MEAN)
-    ignored = ctx.argument(first + 4, "ignore_index", -100)
-    if len(x.dims) != 2 or len(target.dims) != 1 or not isinstance(ignored, int):
-        raise Unsupported("scores that are no matrix")
-    return x, target, reduction, ignored
-
-
-@lowers("aten.nll_loss_forward")
-def nll_loss(ctx: Context) -> Value:
-    x, target, reduction, ignored = loss_operands(ctx, 0)
-    hot, kept = chosen_classes(ctx, x.shape[1], target, ignored)
-    out = ["t"] if reduction not in (MEAN, SUM) else []
-    total = contract(ctx, x, ["t", "c"], hot, ["t", "c"], out).scaled(scale(-1))
-    many = reduced(ctx, kept, range(len(kept.dims)), "sum", False)
-    if reduction not in (MEAN, SUM):
-        many = ctx.side.constant(scale(0))
-    if reduction == MEAN:
-        total = ctx.elementwise("div", [total, many], linear=(0,))[0]
-    return (total, many)
-
-
-@lowers("aten.nll_loss_backward")
-def nll_loss_backward(ctx: Context) -> Value:
-    g = ctx.tensor(0, "grad_output")
-    x, target, reduction, ignored = loss_operands(ctx, 1)
-    hot, _ = chosen_classes(ctx, x.shape[1], target, ignored)
-    if reduction == MEAN:
-        g = ctx.elementwise("div", [g, ctx.tensor(6, "total_weight")], linear=(0,))[0]
-    letters = ["t"] if len(g.dims) else []
-    return contract(ctx, g, letters, hot, ["t", "c"], ["t", "c"]).scaled(scale(-1))
 
 
 @lowers("aten.mse_loss_backward")

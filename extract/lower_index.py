@@ -415,7 +415,7 @@ def put_each_row(ctx: Context, x: View, ids: View, value: View, accumulate: bool
     if len(ids.dims) != 1 or (wide := value.expanded(ids.shape)) is None:
         raise Unsupported("values put at an index of several dimensions")
     terms = leaves(wide)
-    if not accumulate:
+    if not accumulate and not ctx.side.is_zero(x):
         there = each_row(ctx, x, ids)
         old = [t for t in terms if (t.base, t.dims, t.scale) == (there.base, there.dims, ONE)]
         if len(old) != 1 or there.scale != ONE:

@@ -12,10 +12,10 @@ from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_movement import joined, need, stretched
-from gg_datalog.extract.records import Operator
+from gg_datalog.extract.records import Concat, Operator
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.side import _as_term
-from gg_datalog.extract.view import Base, View, broadcast
+from gg_datalog.extract.view import Base, Digit, View, broadcast
 
 
 def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
@@ -297,7 +297,7 @@ def arg_extremum(ctx: Context, kind: str) -> View:
     return out.unsqueezed(dim) if keep else out
 
 
-@lowers("aten._softmax", "aten.softmax", "aten._log_softmax", "aten.log_softmax", "aten.cumsum")
+@lowers("aten._softmax", "aten.softmax", "aten.cumsum")
 def along(ctx: Context) -> Value:
     x = ctx.tensor(0)
     name = ctx.node.target.split(".")[1].lstrip("_")
@@ -306,7 +306,7 @@ def along(ctx: Context) -> Value:
     return ctx.elementwise(name, [x], whole=(dim,), linear=(0,) if name == "cumsum" else ())[0]
 
 
-@lowers("aten._softmax_backward_data", "aten._log_softmax_backward_data")
+@lowers("aten._softmax_backward_data")
 def softmax_backward(ctx: Context) -> Value:
     gradient, result = ctx.tensor(0, "grad_output"), ctx.tensor(1, "output")
     name = ctx.node.target.split(".")[1].lstrip("_")
@@ -355,10 +355,41 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
             by = by * count(extent)
         elif letter not in out and all(map(any, digits)):
             raise Unsupported("both operands repeat a part of the contracted dimension")
-    view = ctx.apply("contract", [(both[0], la), (both[1], lb)], [out], naming, linear=(0, 1))[0]
+    refined = refine([(both[0], la), (both[1], lb)], [n for n in extents if n not in out])
+    view = ctx.apply("contract", refined, [out], naming, linear=(0, 1))[0]
     for x, lx, y, ly in ((both[0], la, both[1], lb), (both[1], lb, both[0], la)):
         _without_padding(ctx, view, x, lx, y, ly, out)
     return view.scaled(by)
+
+
+def refine(
+    operands: Sequence[tuple[View, Letters]], summed: Sequence[str]
+) -> list[tuple[View, Letters]]:
+    """Operands whose summed dimensions show where equal parts lie one after the other: of two fused
+    halves a rank may hold a range of each."""
+    found = []
+    for view, letters in operands:
+        pairs = zip(letters, view.dims, strict=True)
+        dims = [_in_parts(view, dim) if letter in summed else dim for letter, dim in pairs]
+        found.append((replace(view, dims=tuple(dims)), letters))
+    return found
+
+
+def _in_parts(view: View, dim: tuple[Digit, ...]) -> tuple[Digit, ...]:
+    made = view.base.made
+    if not isinstance(made, Concat) or not made.local or len(dim) != 1 or dim[0].dim != made.dim:
+        return dim
+    extents = {v.shape[made.dim] for v, _ in made.members}
+    (digit,) = dim
+    if len(extents) > 1 or digit.extent != view.base.shape[made.dim]:
+        return dim
+    each = extents.pop()
+    if each in (1, digit.extent):
+        return dim
+    return (
+        Digit(digit.dim, digit.extent // each, digit.stride * each),
+        Digit(digit.dim, each, digit.stride),
+    )
 
 
 def _without_padding(

@@ -8,6 +8,7 @@ from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes
 from gg_datalog.extract.graph import Ref
+from gg_datalog.extract.lower_math import refine
 from gg_datalog.extract.sharding import read_rule
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View
@@ -75,6 +76,7 @@ def _one(ctx: Context, row: Row) -> list[View]:
     if len(present) < len(row.operands):
         signature += f" with operands {present}"
     linear = [present.index(i) for i in row.linear if i in present]
+    lettered = refine(lettered, [n for n in letters if _is_summed(row, n)])
     made = ctx.apply(signature, lettered, outs, naming, linear=linear, created=created)
     if row.assume:
         ctx.notes.assume("opaque kernel", row.assume)

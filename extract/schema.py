@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ RULE_RELATIONS = tuple(
             "constant_one(of)",
             "related_input(#row, dist, seq)",
             "related_range(#row, #dim, #lo, #n, #dist_dim, #dist_lo)",
+            "related_repeat(#row, #dim, #stride, #first, #times, #dist_stride, #dist_first)",
             "seq_rank(of, #total)",
             "wanted(#wants, of, times)",
             "returned(#wants, #rank, of, times)",
@@ -106,7 +107,7 @@ REPORT_RELATIONS = tuple(
             # base tensor `tensor` is computed from base tensor `needs` by operator `by`
             "tensor_needs(side, by, tensor, needs, #place)",
             "base_tensor(side, tensor, #rank, node, kind, shape, dtype)",
-            "output_name(#wants, seq, #partial)",
+            "output_name(#wants, seq, #partial, name)",
             "returned_name(#wants, #rank, dist)",
             # how an output (side seq) or what a rank returns for it lies over its base tensor: per
             # dimension its digits `base dimension/extent/stride`, outermost first ("-": none)

@@ -61,6 +61,8 @@ class Side:
     permutations: set[Base] = field(default_factory=set)  # every position once
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
     chosen: dict[Base, View] = field(default_factory=dict)  # positions: the mask they are true in
+    # a factor per row times the one-hot class of the row: how it lies over its base, and the two
+    classes: dict[Base, tuple[Dims, View, View]] = field(default_factory=dict)
     cleared: dict[Base, tuple[View, View]] = field(default_factory=dict)
     truths: set[Base] = field(default_factory=set)
     aranges: dict[Base, int] = field(default_factory=dict)

@@ -48,8 +48,9 @@ def captured_case(
     if ranks is not None:
         arguments["ranks"] = _numbers(ranks)
     arguments |= {key: value for key, value in options.items() if value is not None}
+    arguments |= {"world_size": world_size, "progress": progress}
     try:
-        pair = package.capture(**arguments, world_size=world_size, progress=progress)
+        pair = package.capture(**arguments)
     except TypeError as error:
         raise InputError(
             f"what it returns does not suit capture: {error}", program, DESCRIBE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from gg_datalog.report import Finding, Report
@@ -16,7 +17,10 @@ VERDICT = {
 def as_text(report: Report) -> str:
     """The report in plain text: verdict, outputs, findings, assumptions."""
     lines = [VERDICT[report.verdict], "", "outputs"]
-    rows = [(o.seq, o.status, o.relation or "") for o in report.outputs]
+    rows = [
+        (f"{o.seq} ({o.name})" if o.name else o.seq, o.status, shortened(o.relation or ""))
+        for o in report.outputs
+    ]
     lines += _columns(rows)
     for title, part in (
         ("findings", [line for f in report.findings for line in _finding(f)]),
@@ -31,6 +35,22 @@ def as_text(report: Report) -> str:
         f"{report.engine['name']} {report.engine['version']}, {seconds:.2f} s",
     ]
     return "\n".join(lines)
+
+
+def shortened(relation: str) -> str:
+    """A relation with the middle of long lists left out, where one tensor per rank is listed."""
+
+    def short(found: re.Match[str]) -> str:
+        members = found[1].split(", ")
+        names = {name.partition(".")[2] for name in members}
+        if len(members) <= FEW or len(names) > 1:
+            return found[0]
+        return f"[{members[0]}, {members[1]}, ..., {members[-1]}]"
+
+    return re.sub(r"\[([\w.]+(?:, [\w.]+)*)\]", short, relation)
+
+
+FEW = 4
 
 
 def _columns(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:

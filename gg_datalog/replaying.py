@@ -44,6 +44,8 @@ def _files(folder: Path) -> tuple[CaseFiles, list[Path]]:
         return case_files(folder), []
     try:
         document = json.loads(manifest.read_text(encoding="utf-8"))
+        if document["kind"] == "case":
+            return case_files(folder), []
         case = document.get("case", {}) if document["kind"] == "facts" else None
     except (ValueError, KeyError, TypeError, AttributeError, OSError):
         case = None

@@ -13,11 +13,13 @@ EXIT_CODE = {"refines": 0, "does-not-refine": 1, "inconclusive": 3}
 
 @dataclass(frozen=True)
 class OutputRow:
-    """A sequential output; ``relation`` is how the ranks' tensors make it up, where they do."""
+    """A sequential output; ``relation`` is how the ranks' tensors make it up, where they do;
+    ``name`` is what the program calls it, where a capture knows."""
 
     seq: str
     status: str
     relation: str | None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,17 @@ def as_json(report: Report) -> str:
     document = {
         "schema_version": REPORT_VERSION,
         "verdict": report.verdict,
-        "outputs": [asdict(row) for row in report.outputs],
+        "outputs": [_output(row) for row in report.outputs],
         "findings": findings,
         "assumptions": [asdict(row) for row in report.assumptions],
         "engine": dict(report.engine),
         "stats": dict(report.stats),
     }
     return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def _output(row: OutputRow) -> dict[str, Any]:
+    document = asdict(row)
+    if not row.name:
+        del document["name"]
+    return document

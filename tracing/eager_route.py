@@ -14,10 +14,10 @@ from gg_datalog.tracing.collective_mode import FunctionalCollectives
 from gg_datalog.tracing.inputs import Input, local_of
 from gg_datalog.tracing.private import (
     FakeTensorMode,
-    backward_lines,
     fx_traceback,
     make_fx,
     module_paths,
+    source_lines,
 )
 from gg_datalog.tracing.program import Program, named
 from gg_datalog.tracing.refusal import Refused
@@ -62,7 +62,7 @@ def trace_eager(
 @contextmanager
 def _recording(module: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
     with ExitStack() as stack:
-        for one in (mode, fx_traceback.preserve_node_meta(), backward_lines()):
+        for one in (mode, fx_traceback.preserve_node_meta(), source_lines()):
             stack.enter_context(one)
         stack.enter_context(module_paths(module))
         yield
@@ -80,13 +80,13 @@ def _executed(
         _differentiate(output, module)
     if program.step is not None:
         program.step(module)
-    yield from ((name, t.detach()) for name, t in named(output, "output"))
+    yield from named(output, "output")
     for name, parameter in module.named_parameters():
         gradient = gradient_of(parameter)
         if program.backward and gradient is not None:
-            yield f"grad_{name}", gradient.detach()
+            yield f"grad_{name}", gradient
         if parameter._version != before[name]:
-            yield f"updated_{name}", parameter.detach()
+            yield f"updated_{name}", parameter
 
 
 def _differentiate(output: Any, module: nn.Module) -> None:

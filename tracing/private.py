@@ -6,15 +6,19 @@ Another release may move them: then this module is what to change, and what
 
 from __future__ import annotations
 
+import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import nn
+
+from gg_datalog.tracing.source import is_library
 
 TESTED = ("2.13",)
 
@@ -46,6 +50,7 @@ try:
     )
     from torch.fx import traceback as fx_traceback
     from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.proxy import TracerBase
     from torch.testing._internal.distributed.fake_pg import FakeStore
     from torch.utils._python_dispatch import TorchDispatchMode
 except ImportError as error:
@@ -161,8 +166,52 @@ def _outside_fake(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def backward_lines() -> Iterator[None]:
-    """Nodes of a backward pass carry the line of the forward operator that they belong to."""
+def source_lines() -> Iterator[None]:
+    """Every node of a trace carries the line that made it: also in functions that are not called
+    ``forward``, and in a backward pass, where it is the line of the forward operator, or the one
+    inside a backward that the user wrote."""
+    tracer: Any = TracerBase
+    originals = fx_traceback.format_stack, tracer._filter_traceback_frames, tracer.create_node
+    create = tracer.create_node
+
+    def create_node(self: Any, *args: Any, **kwargs: Any) -> Any:
+        node = create(self, *args, **kwargs)
+        if self.record_stack_traces:
+            frames = _traced_frames(traceback.extract_stack())
+            names = [frame.name for frame in frames]
+            inner = names.index(ENGINE) if ENGINE in names else len(names)
+            if any(not is_library(frame.filename) for frame in frames[inner:]):
+                node.stack_trace = "".join(traceback.format_list(frames))
+        return node
+
+    fx_traceback.format_stack = lambda: traceback.format_list(
+        _traced_frames(traceback.extract_stack())
+    )
+    tracer._filter_traceback_frames = lambda self, frames: traceback.StackSummary.from_list(
+        _traced_frames(frames)
+    )
+    tracer.create_node = create_node
+    try:
+        with _backward_lines():
+            yield
+    finally:
+        fx_traceback.format_stack, tracer._filter_traceback_frames, tracer.create_node = originals
+
+
+ENGINE = "_engine_run_backward"
+
+
+def _traced_frames(frames: Sequence[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """Frames inside of the traced program: not those that called capture."""
+    own = [i for i, frame in enumerate(frames) if frame.filename == PROGRAM_RUNS_IN]
+    return list(frames[own[-1] + 1 :]) if own else list(frames)
+
+
+PROGRAM_RUNS_IN = str(Path(__file__).with_name("eager_route.py"))
+
+
+@contextmanager
+def _backward_lines() -> Iterator[None]:
     engine: Any = torch.autograd
     originals = engine.backward, engine.grad
 
@@ -171,7 +220,10 @@ def backward_lines() -> Iterator[None]:
             roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             found = [t.grad_fn for t in roots if getattr(t, "grad_fn", None) is not None]
             setup_stacktrace_preservation_hooks(found)
-            return call(tensors, *args, **kwargs)
+            try:
+                return call(tensors, *args, **kwargs)
+            finally:
+                fx_traceback.current_meta.pop("stack_trace", None)
 
         return with_hooks
 

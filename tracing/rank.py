@@ -41,8 +41,9 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
                 args, kwargs = program.inputs(max(rank, 0), world_size)
             doing = "capture"
             inputs = program_inputs(module, args, kwargs)
-            notes = _uncaptured(module, route, program)
+            _uncaptured(module, route, program)
             traced = ROUTES[route](program, module, args, kwargs, inputs, mode)
+            notes = _uncaptured(module, route, program)  # some are made by the first forward
             return _record(traced, rank, notes, started)
     except BaseException as error:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):

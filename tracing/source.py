@@ -11,8 +11,8 @@ import torch
 FRAME = re.compile(r'File "(.+)", line (\d+), in (\S+)\n\s*(.*)')
 CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 LIBRARIES = (
-    str(Path(torch.__file__).resolve().parent),
-    str(Path(__file__).resolve().parent),
+    f"{Path(torch.__file__).resolve().parent}/",
+    f"{Path(__file__).resolve().parent}/",
 )
 
 

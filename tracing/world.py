@@ -33,12 +33,14 @@ def rank_of(rank: int, world_size: int) -> Iterator[None]:
     named = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size}
     before = {name: os.environ.get(name) for name in named}
     os.environ.update({name: str(value) for name, value in named.items()})
+    hook = sys.excepthook  # torch puts the rank in front of what it prints, for good
     dist.init_process_group("fake", rank=rank, world_size=world_size, store=FakeStore())
     try:
         yield
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+        sys.excepthook = hook
         forget_ranks()
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})

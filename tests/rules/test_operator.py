@@ -346,7 +346,6 @@ OTHERS = (
         "masked with -inf",
         "x: f32[8]\nm: b[8]\ny = masked_fill.Scalar(x, m, -inf)\nreturn y",
         "x: f32[4]\nm: b[4]\ny = masked_fill.Scalar(x, m, -inf)\nreturn y",
-        xfail="refused: a fill with infinity is uninterpreted",
     ),
     Case(
         "masked with -inf and inf",

@@ -1,0 +1,107 @@
+"""Cross entropy: the logarithm of softmax, the loss over classes, and their gradients.
+
+They are lowered to what a rank that has some of the classes computes as well (as torch's
+``loss_parallel`` does): sums, a lookup of the target, products with the one-hot targets.
+"""
+
+from __future__ import annotations
+
+from gg_datalog.extract.context import Context, Unsupported, Value, lowers
+from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.lower_index import TAKEN, one_hot, take
+from gg_datalog.extract.lower_math import added, contract, inverted, keeps_values, masked, reduced
+from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.view import View
+
+MEAN, SUM = 1, 2  # torch's numbers for reductions of a loss; 0 is none
+MINUS = scale(-1)
+EXTREMA = ((0, "max"), (0, "min"))  # what a function that never falls lets pass
+
+
+# ---- the logarithm of softmax
+def exponential(ctx: Context, x: View) -> View:
+    """exp(x), as the operator table has it."""
+    return ctx.elementwise("exp(%)", [x], passes=EXTREMA)[0]
+
+
+@lowers("aten._log_softmax", "aten.log_softmax")
+def log_softmax(ctx: Context) -> Value:
+    x = ctx.tensor(0)
+    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    keeps_values(ctx, adds=False)
+    if not x.dims:
+        raise Unsupported("a softmax over no dimension")
+    low = added(ctx, [(x, ONE), (reduced(ctx, x, [dim], "max", True), MINUS)])
+    total = reduced(ctx, exponential(ctx, low), [dim], "sum", True)
+    return added(ctx, [(low, ONE), (ctx.elementwise("log(%)", [total], passes=EXTREMA)[0], MINUS)])
+
+
+@lowers("aten._log_softmax_backward_data")
+def log_softmax_backward(ctx: Context) -> Value:
+    """g - exp(out) * sum(g). Of the gradient of a chosen class the sum is known, so that a rank
+    needs no other classes than its own: that is noted as another form."""
+    gradient, out = ctx.tensor(0, "grad_output"), ctx.tensor(1, "output")
+    dim = ctx.dim(ctx.argument(2, "dim"), len(gradient.dims))
+    ctx.consumed.add("input_dtype")
+    if not is_float(ctx.node.dtype or ""):
+        raise Unsupported("a gradient that is no float")
+    name = "log_softmax_backward_data"
+    made = ctx.elementwise(name, [gradient, out], whole=(dim,), linear=(0,))[0]
+    chosen = ctx.side.classes.get(gradient.base)
+    if chosen is not None and chosen[0] == gradient.dims and dim == 1:
+        _, by, hot = chosen
+        apart = added(ctx, [(exponential(ctx, out), ONE), (hot, MINUS)])
+        back = by.scaled(gradient.scale * MINUS).unsqueezed(1)
+        ctx.side.alternative(made, ctx.elementwise("mul", [apart, back], linear=(0, 1))[0])
+    return made
+
+
+# ---- the loss over classes
+def loss_operands(ctx: Context, first: int) -> tuple[View, View, int, int]:
+    """Scores, targets, the reduction and the ignored class."""
+    x, target = ctx.tensor(first, "self"), ctx.tensor(first + 1, "target")
+    if ctx.argument(first + 2, "weight") is not None:
+        raise Unsupported("a loss with weights per class")
+    reduction = ctx.argument(first + 3, "reduction", MEAN)
+    ignored = ctx.argument(first + 4, "ignore_index", -100)
+    if len(x.dims) != 2 or len(target.dims) != 1 or not isinstance(ignored, int):
+        raise Unsupported("scores that are no matrix")
+    return x, target, reduction, ignored
+
+
+def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]:
+    """The targets with 0 in place of ignored ones, so that all of them are classes; where they
+    are not ignored, and where they are."""
+    kept = ctx.elementwise(f"ne(%, {ignored})", [target])[0]
+    ctx.side.truths.add(kept.base)
+    gone = inverted(ctx, kept)
+    return masked(ctx, target, gone, scale(0)), kept, gone
+
+
+@lowers("aten.nll_loss_forward")
+def nll_loss(ctx: Context) -> Value:
+    x, target, reduction, ignored = loss_operands(ctx, 0)
+    ids, kept, gone = targets(ctx, target, ignored)
+    each = take(ctx, x, ["t", TAKEN], ids, ["t"], ["t"])
+    each = masked(ctx, each.scaled(MINUS), gone, scale(0))
+    if reduction not in (MEAN, SUM):
+        return (each, ctx.side.constant(scale(0)))
+    total, many = (reduced(ctx, v, [0], "sum", False) for v in (each, kept))
+    if reduction == MEAN:
+        total = ctx.elementwise("div", [total, many], linear=(0,))[0]
+    return (total, many)
+
+
+@lowers("aten.nll_loss_backward")
+def nll_loss_backward(ctx: Context) -> Value:
+    g = ctx.tensor(0, "grad_output")
+    x, target, reduction, ignored = loss_operands(ctx, 1)
+    ids, _, gone = targets(ctx, target, ignored)
+    if reduction == MEAN:
+        g = ctx.elementwise("div", [g, ctx.tensor(6, "total_weight")], linear=(0,))[0]
+    by = masked(ctx, g, gone, scale(0))
+    hot = one_hot(ctx, ids, ["t"], x.shape[1])
+    made = contract(ctx, by, ["t"], hot, ["t", "c"], ["t", "c"])
+    if made.scale == ONE:
+        ctx.side.classes[made.base] = (made.dims, by, hot)
+    return made.scaled(MINUS)
