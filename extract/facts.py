@@ -200,7 +200,12 @@ def _progression(starts: Sequence[tuple[int, int]], n: int) -> tuple[int, int, R
     even = all(
         (a, b) == (lo + i * stride, dlo + i * dist_stride) for i, (a, b) in enumerate(starts)
     )
-    if not even or dist_stride <= 0 or lo % stride + n > stride or dlo % dist_stride + n > dist_stride:
+    if (
+        not even
+        or dist_stride <= 0
+        or lo % stride + n > stride
+        or dlo % dist_stride + n > dist_stride
+    ):
         return None
     by = (stride, lo // stride, len(starts), dist_stride, dlo // dist_stride)
     return lo % stride, dlo % dist_stride, by

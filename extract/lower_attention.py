@@ -101,7 +101,11 @@ def _mask(ctx: Context, kernel: Kernel) -> tuple[list[int | str], list[str]]:
 
 
 def _row(
-    target: str, left: Sequence[str], right: Sequence[str], operands: Sequence[int | str], **more: Any
+    target: str,
+    left: Sequence[str],
+    right: Sequence[str],
+    operands: Sequence[int | str],
+    **more: Any,
 ) -> Row:
     given = {"whole": (), "linear": (), "results": tuple(range(len(right))), **more}
     return Row(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.lower_index import rows_added
 from gg_datalog.extract.lower_loss import MEAN
-from gg_datalog.extract.lower_math import added, count, factor
+from gg_datalog.extract.lower_math import added, count, factor, reduced
 from gg_datalog.extract.lower_movement import bounds, joined, need, sliced
+from gg_datalog.extract.lower_optimizer import squared
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View
 
@@ -75,6 +78,19 @@ def index_add(ctx: Context) -> Value:
     dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
     by = factor(ctx, 4, "alpha")
     return added(ctx, [(x, ONE), (rows_added(ctx, x, dim, ids, source), by)])
+
+
+@lowers("aten.mse_loss")
+def mse_loss(ctx: Context) -> Value:
+    x, target = ctx.tensor(0), ctx.tensor(1, "target")
+    if x.shape != target.shape:
+        raise Unsupported("its operands are broadcast against each other")
+    reduction = ctx.argument(2, "reduction", MEAN)
+    square = squared(ctx, added(ctx, [(x, ONE), (target, scale(-1))]))
+    if reduction == 0:
+        return square
+    total = reduced(ctx, square, range(len(square.dims)), "sum", False)
+    return total.scaled(count(prod(x.shape)).inverse()) if reduction == MEAN else total
 
 
 @lowers("aten.mse_loss_backward")

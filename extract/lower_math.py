@@ -496,7 +496,14 @@ def dropout(ctx: Context) -> Value:
 
 @lowers("aten.where", "hlo.select")
 def where(ctx: Context) -> Value:
-    mask, a, b = ctx.tensor(0), ctx.tensor(1), ctx.tensor(2)
+    from gg_datalog.extract.lower_select import infinite, is_infinite
+
+    given = [ctx.argument(place, "") for place in (1, 2)]
+    mask = ctx.tensor(0)
+    a, b = (
+        infinite(ctx, value) if is_infinite(value) else ctx.tensor(place)
+        for place, value in enumerate(given, 1)
+    )
     if ctx.side.is_zero(a):
         return masked(ctx, b, mask, scale(0))
     if ctx.side.is_zero(b) and mask.base in ctx.side.truths:

@@ -57,7 +57,10 @@ def masked_infinite(ctx: Context, x: View, mask: View, value: float) -> View:
 def constant_pad(ctx: Context) -> Value:
     x, pads = ctx.tensor(0), ctx.sizes(1, "pad")
     value = ctx.number(2, "value", 0)
-    if ctx.node.target.startswith("aten.pad.") and ctx.argument(2, "mode", "constant") != "constant":
+    if (
+        ctx.node.target.startswith("aten.pad.")
+        and ctx.argument(2, "mode", "constant") != "constant"
+    ):
         raise Unsupported("a padding that is not constant")
     if ctx.node.target.startswith("aten.pad."):
         value = ctx.number(3, "value", 0) if ctx.argument(3, "value") is not None else scale(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -58,6 +58,7 @@ class Side:
     taken: dict[Base, Lookup] = field(default_factory=dict)
     # a piece with 0 around it: the piece, how the whole lies over its base, dimension and start
     padded: dict[Base, tuple[View, Dims, int, int]] = field(default_factory=dict)
+    cuts: dict[Base, Cut] = field(default_factory=dict)  # slices, by what they give
     permutations: set[Base] = field(default_factory=set)  # every position once
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
     chosen: dict[Base, View] = field(default_factory=dict)  # positions: the mask they are true in
@@ -303,6 +304,8 @@ class Side:
             of = _as_term(View(view.base, view.dims), made.maps[0], made.labels)
             self._made(Slice(base.name, of, label, start, size, base), [base], self.slices)
             self._numbered[key] = base
+            kept = [k for k, e in zip(labels, shape, strict=True) if e != 1]
+            self.cuts[base] = Cut(of, label, start, size, tuple(kept))
         out = View(base, _resized(dims, label, shape))
         return out.scaled(view.scale)
 
@@ -327,6 +330,8 @@ class Side:
         """Views one after the other along ``dim``."""
         if len(views) == 1:
             return views[0]
+        if (whole := self._regrouped(views, dim)) is not None:
+            return whole
         common = views[0].scale if len({v.scale for v in views}) == 1 else ONE
         members = [View(v.base, v.dims, ONE if common == v.scale else v.scale) for v in views]
         if any(d.dim < 0 for v in members for one in v.dims for d in one):
@@ -346,6 +351,47 @@ class Side:
             self._made(record, [base], self.concats)
             self._numbered[key] = base
         return View(base, _dims_of(shape, base)).scaled(common)
+
+    def _regrouped(self, views: Sequence[View], dim: int) -> View | None:
+        """All equal slices of one tensor, in order, put one after the other along ``dim``: the
+        tensor itself, its dimensions in other digits (as a chunk along one dimension and a
+        concatenation along another make it)."""
+        cuts = [self.cuts.get(view.base) for view in views]
+        first = cuts[0]
+        if first is None or len({(v.dims, v.scale) for v in views}) > 1:
+            return None
+        size = first.size
+        expected = [replace(first, start=i * size) for i in range(len(views))]
+        sliced = first.of.dims[first.label]
+        if cuts != expected or len(sliced) != 1 or sliced[0].extent != size * len(views):
+            return None
+        dims = [[first.under(digit) for digit in one] for one in views[0].dims]
+        if any(digit is None for one in dims for digit in one):
+            return None
+        outer = Digit(sliced[0].dim, len(views), sliced[0].stride * size)
+        dims[dim].insert(0, outer)
+        known = tuple(tuple(d for d in one if d is not None) for one in dims)
+        return View(first.of.base, known, views[0].scale)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a slice is a slice of: ``kept`` are the labels that its own dimensions carry."""
+
+    of: View
+    label: int
+    start: int
+    size: int
+    kept: tuple[int, ...]
+
+    def under(self, digit: Digit) -> Digit | None:
+        """A digit of the slice as one of what it is cut from (of its first positions)."""
+        if digit.dim < 0:
+            return None
+        of = self.of.dims[self.kept[digit.dim]]
+        if len(of) != 1 or of[0].dim < 0:
+            return None
+        return Digit(of[0].dim, digit.extent, digit.stride * of[0].stride)
 
 
 def plain_name(node: str) -> str:

@@ -20,10 +20,13 @@ def diagnose(database: duckdb.DuckDBPyConnection) -> list[Finding]:
     from gg_datalog.breaks import chain_breaks
 
     returned = list(_returned(database))
+    breaks = sorted(chain_breaks(database, {f.seq for f in returned}), key=_rank)
+    causes = [f for f in breaks if f.code == Kind.PART_USED.value.code]
     found = [
         *_mismatches(database),
+        *causes,
         *returned,
-        *sorted(chain_breaks(database, {f.seq for f in returned}), key=_rank),
+        *breaks[len(causes) :],
         *_limits(database),
         *_notes(database),
     ]

@@ -114,7 +114,7 @@ class Program:
         first, _, rest = name.partition(".")
         if name == "kernel":
             target, args = "auto_functionalized", [f"{args[0]}.default"]
-        elif first in COLLECTIVES:
+        elif first in COLLECTIVES and name != "scatter.src":
             target = f"_c10d_functional.{name}.default"
         elif first in NAMESPACES:
             target = name if first == "hlo" else f"{name}.default"

@@ -362,7 +362,6 @@ OTHERS = (
         "where with -inf",
         "x: f32[8]\nm: b[8]\ny = where.ScalarOther(m, x, -inf)\nreturn y",
         "x: f32[4]\nm: b[4]\ny = where.ScalarOther(m, x, -inf)\nreturn y",
-        xfail="refused: infinity is no ratio",
     ),
     Case(
         "broadcast on one side only",

@@ -76,7 +76,6 @@ COLUMNS = Case(
     "x: f32[4, 6]\nw: f32[6, 5]\ny = mm(x, w)\nreturn y",
     'x: f32[4, 3]\nw: f32[6, 5]\ng: f32[8, 3] = all_gather_into_tensor(x, 2, "g")\n'
     "v = view(g, [2, 4, 3])\np = permute(v, [1, 0, 2])\nu: f32[4, 6] = view(p, [4, 6])\ny = mm(u, w)\nreturn y",
-    xfail="refused: members that go to another sequential dimension than the gathered one",
 )
 CHUNKS = Case(
     "gathered columns put together from chunks",

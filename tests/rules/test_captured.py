@@ -1,0 +1,267 @@
+"""What graphs of real models need (``extract/lower_attention.py``, ``lower_select.py``, pieces that
+recur): each with near misses."""
+
+from __future__ import annotations
+
+from .build import Case, check, row, table
+from .conftest import Outcomes
+
+# ---- members that lie along another dimension than the gathered one ------------------------------
+GATHERED = Case(
+    "gathered columns",
+    "x: f32[4, 6]\ny = softmax.int(x, 1, False)\nreturn y",
+    'x: f32[4, 3]\ng: f32[8, 3] = all_gather_into_tensor(x, 2, "g")\n'
+    "v = view(g, [2, 4, 3])\np = permute(v, [1, 0, 2])\nu: f32[4, 6] = view(p, [4, 6])\n"
+    "y = softmax.int(u, 1, False)\nreturn y",
+)
+STACKED = Case(
+    "gathered along a new dimension",
+    "x: f32[4, 6]\ny = softmax.int(x, 0, False)\nreturn y",
+    'x: f32[2, 6]\ng: f32[2, 2, 6] = all_gather_into_tensor(unsqueeze(x, 0), 2, "g")\n'
+    "y = softmax.int(view(g, [4, 6]), 0, False)\nreturn y",
+)
+SWAPPED = {"x": [row(r, "x", seq_box=[[2 - 2 * r, 4 - 2 * r], [0, 6]]) for r in (0, 1)]}
+SPREAD = [
+    GATHERED,
+    GATHERED.miss("put together as rows", "permute(v, [1, 0, 2])", "permute(v, [0, 1, 2])"),
+    GATHERED.miss("columns interleaved", "permute(v, [1, 0, 2])", "permute(v, [1, 2, 0])"),
+    GATHERED.miss("one rank's columns twice", "softmax.int(u,", "softmax.int(cat([x, x], 1),"),
+    STACKED,
+    STACKED.but("ranks hold the other half", relate=SWAPPED),
+    STACKED.miss("positions interleaved", "view(g, [4, 6])", "view(permute(g, [1, 0, 2]), [4, 6])"),
+]
+
+# ---- a chunk along one dimension and a concatenation along another -------------------------------
+REGROUPED = Case(
+    "open sums added, chunked and scattered",
+    "x: f32[4, 6]\nw: f32[6, 8]\nv: f32[6, 8]\ny = add.Tensor(mm(x, w), mm(x, v))\nreturn y",
+    "x: f32[4, 3]\nw: f32[3, 8]\nv: f32[3, 8]\ns = add.Tensor(mm(x, w), mm(x, v))\n"
+    "t = split.Tensor(s, 4, 1)\nc = cat([t[0], t[1]], 0)\n"
+    'y: f32[4, 4] = reduce_scatter_tensor(c, "sum", 2, "g")\nreturn y',
+)
+CHUNKS = [
+    REGROUPED,
+    REGROUPED.miss("the first chunk twice", "cat([t[0], t[1]], 0)", "cat([t[0], t[0]], 0)"),
+    REGROUPED.miss("one term is not added", "add.Tensor(mm(x, w), mm(x, v))", "mm(x, w)"),
+    REGROUPED.miss("a maximum", '"sum", 2', '"max", 2'),
+    Case(
+        "chunks of two tensors",
+        "x: f32[4, 8]\nz: f32[4, 8]\ny = cat([slice(x, 1, 0, 4), slice(x, 1, 4, 8)], 0)\nreturn y",
+        "x: f32[4, 8]\nz: f32[4, 8]\ny = cat([slice(x, 1, 0, 4), slice(z, 1, 4, 8)], 0)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "chunks in another order",
+        "x: f32[4, 8]\ny = cat([slice(x, 1, 0, 4), slice(x, 1, 4, 8)], 0)\nreturn y",
+        "x: f32[4, 8]\ny = cat([slice(x, 1, 4, 8), slice(x, 1, 0, 4)], 0)\nreturn y",
+        maps=("y",),
+    ),
+    Case(
+        "chunks put together and viewed",
+        "x: f32[4, 8]\ny = relu(cat([slice(x, 1, 0, 4), slice(x, 1, 4, 8)], 0))\nreturn y",
+        "x: f32[4, 8]\ny = relu(view(permute(view(x, [4, 2, 4]), [1, 0, 2]), [8, 4]))\nreturn y",
+    ),
+    Case(
+        "chunks put together and viewed otherwise",
+        "x: f32[4, 8]\nw: f32[8, 4]\n"
+        "y = mul.Tensor(cat([slice(x, 1, 0, 4), slice(x, 1, 4, 8)], 0), w)\nreturn y",
+        "x: f32[4, 8]\nw: f32[8, 4]\ny = mul.Tensor(view(x, [8, 4]), w)\nreturn y",
+        maps=(),
+    ),
+]
+
+# ---- fused halves, of which every rank has a range of each ---------------------------------------
+FUSED_ROWS = {
+    "w": [
+        row(r, "w", seq_box=[[8 * h + 4 * r, 8 * h + 4 * r + 4], [0, 6]], dist_box=[[4 * h, 4 * h + 4], [0, 6]])
+        for r in range(2)
+        for h in range(2)
+    ],
+    "g": [
+        row(r, "g", seq_box=[[0, 3], [4 * r, 4 * r + 4]]) for r in range(2)
+    ],
+    "u": [
+        row(r, "u", seq_box=[[0, 3], [4 * r, 4 * r + 4]]) for r in range(2)
+    ],
+}  # fmt: skip
+FUSED = Case(
+    "a product over fused halves",
+    "w: f32[16, 6]\ng: f32[3, 8]\nu: f32[3, 8]\ny = mm(cat([g, u], 1), w)\nreturn y",
+    "w: f32[8, 6]\ng: f32[3, 4]\nu: f32[3, 4]\n"
+    'y = all_reduce(mm(cat([g, u], 1), w), "sum", "g")\nreturn y',
+    relate=FUSED_ROWS,
+)
+PLAIN_ROWS = FUSED_ROWS | {
+    "w": [row(r, "w", seq_box=[[8 * r, 8 * r + 8], [0, 6]]) for r in range(2)]
+}
+VIEWED = Case(
+    "fused halves told apart by a view",
+    "w: f32[16, 6]\nx: f32[3, 6]\nh = view(mm(x, t(w)), [3, 2, 8])\n"
+    "y = mul.Tensor(silu(select.int(h, 1, 0)), select.int(h, 1, 1))\nreturn y",
+    "w: f32[8, 6]\nx: f32[3, 6]\nh = view(mm(x, t(w)), [3, 2, 4])\n"
+    "y = mul.Tensor(silu(select.int(h, 1, 0)), select.int(h, 1, 1))\nreturn y",
+    relate={"w": FUSED_ROWS["w"]},
+)
+HALVES_OF = [
+    FUSED,
+    FUSED.miss("not reduced", 'all_reduce(mm(cat([g, u], 1), w), "sum", "g")', "mm(cat([g, u], 1), w)"),
+    FUSED.miss("halves swapped", "cat([g, u], 1)", "cat([u, g], 1)"),
+    FUSED.but("cut as one matrix", relate=PLAIN_ROWS),
+    VIEWED,
+    VIEWED.miss("halves swapped", "silu(select.int(h, 1, 0)), select.int(h, 1, 1)", "silu(select.int(h, 1, 1)), select.int(h, 1, 0)"),
+    VIEWED.but("cut as one matrix", relate={"w": PLAIN_ROWS["w"]}),
+]  # fmt: skip
+
+# ---- attention -------------------------------------------------------------------------------------
+KERNEL = "_scaled_dot_product_flash_attention_for_cpu"
+SDPA = Case(
+    "attention by heads",
+    f"q: f32[2, 4, 3, 8]\nk: f32[2, 4, 3, 8]\nv: f32[2, 4, 3, 8]\nr = {KERNEL}(q, k, v, 0.0, True)\n"
+    "y: f32[2, 4, 3, 8] = r[0]\nreturn y",
+    f"q: f32[2, 2, 3, 8]\nk: f32[2, 2, 3, 8]\nv: f32[2, 2, 3, 8]\nr = {KERNEL}(q, k, v, 0.0, True)\n"
+    "y: f32[2, 2, 3, 8] = r[0]\nreturn y",
+)
+GROUPED = Case(
+    "attention with grouped heads",
+    f"q: f32[2, 8, 3, 8]\nk: f32[2, 4, 3, 8]\nv: f32[2, 4, 3, 8]\nr = {KERNEL}(q, k, v, 0.0, True)\n"
+    "y: f32[2, 8, 3, 8] = r[0]\nreturn y",
+    f"q: f32[2, 4, 3, 8]\nk: f32[2, 2, 3, 8]\nv: f32[2, 2, 3, 8]\nr = {KERNEL}(q, k, v, 0.0, True)\n"
+    "y: f32[2, 4, 3, 8] = r[0]\nreturn y",
+)
+MASKED_TEXT = (
+    "q: f32[{b}, 4, 3, 8]\nk: f32[{b}, 4, 3, 8]\nv: f32[{b}, 4, 3, 8]\nm: f32[{mb}, {mh}, 3, 3]\n"
+    f"r = {KERNEL}(q, k, v, attn_mask=m)\n"
+    "y: f32[{b}, 4, 3, 8] = r[0]\nreturn y"
+)
+BY_BATCH = Case(
+    "a mask for all of the batch",
+    MASKED_TEXT.format(b=4, mb=1, mh=1),
+    MASKED_TEXT.format(b=2, mb=1, mh=1),
+)
+OWN_MASK = Case(
+    "a mask per item",
+    MASKED_TEXT.format(b=4, mb=4, mh=1),
+    MASKED_TEXT.format(b=2, mb=2, mh=1),
+)
+FIRST_MASKS = {"m": [row(r, "m", seq_box=[[0, 2], [0, 1], [0, 3], [0, 3]]) for r in range(2)]}
+BACKWARD = (
+    "g: f32[2, {h}, 3, 8]\nq: f32[2, {h}, 3, 8]\nk: f32[2, {h}, 3, 8]\nv: f32[2, {h}, 3, 8]\n"
+    "o: f32[2, {h}, 3, 8]\nl: f32[2, {h}, 3]\n"
+    f"r = {KERNEL}_backward(g, q, k, v, o, l, 0.0, True)\n"
+    "y: f32[2, {h}, 3, 8] = r[{place}]\nreturn y"
+)
+ATTENTION = [
+    SDPA,
+    SDPA.miss("not causal", "0.0, True)", "0.0, False)"),
+    SDPA.miss("another scale", "0.0, True)", "0.0, True, scale=0.5)"),
+    SDPA.miss("queries of other heads", f"{KERNEL}(q, k, v", f"{KERNEL}(k, q, v"),
+    SDPA.but(
+        "the default scale written out",
+        maps=None,
+        dist=SDPA.dist.replace("0.0, True)", "0.0, True, scale=0.35355339059327373)"),
+    ),
+    SDPA.miss("dropout", "0.0, True)", "0.1, True)"),
+    GROUPED,
+    GROUPED.but(
+        "key heads in another order",
+        relate={
+            name: [row(r, name, seq_box=[[0, 2], [2 - 2 * r, 4 - 2 * r], [0, 3], [0, 8]]) for r in range(2)]
+            for name in ("k", "v")
+        },
+    ),
+    Case(
+        "query positions cut under a causal mask",
+        SDPA.seq,
+        SDPA.dist.replace("q: f32[2, 2, 3, 8]", "q: f32[2, 4, 3, 8]")
+        .replace("k: f32[2, 2, 3, 8]", "k: f32[2, 4, 3, 8]")
+        .replace("v: f32[2, 2, 3, 8]", "v: f32[2, 4, 3, 8]")
+        .replace("(q, k", "(slice(q, 2, 0, 2), k")
+        .replace("y: f32[2, 2, 3, 8]", "y: f32[2, 4, 2, 8]"),
+        maps=(),
+    ),
+    BY_BATCH,
+    OWN_MASK,
+    OWN_MASK.but("the masks of other items", relate=FIRST_MASKS),
+    *(
+        Case(f"attention backward, gradient {place}", BACKWARD.format(h=4, place=place), BACKWARD.format(h=2, place=place))
+        for place in range(3)
+    ),
+    Case("attention backward, another gradient", BACKWARD.format(h=4, place=1), BACKWARD.format(h=2, place=2), maps=()),
+]  # fmt: skip
+
+# ---- what sorting chooses ----------------------------------------------------------------------------
+TOPK = Case(
+    "the largest of every row",
+    "x: f32[6, 5]\nr = topk(x, 2)\ny: f32[6, 2] = r[0]\nz: i64[6, 2] = r[1]\nreturn y, z",
+    "x: f32[3, 5]\nr = topk(x, 2)\ny: f32[3, 2] = r[0]\nz: i64[3, 2] = r[1]\nreturn y, z",
+)
+SORTED = Case(
+    "back in the order before sorting",
+    "x: f32[6]\nv: f32[6]\nr = sort(x)\np: i64[6] = r[1]\n"
+    "e: f32[6] = empty_like(v)\ny: f32[6] = index_put(e, [p], v)\nreturn y",
+    "x: f32[6]\nv: f32[6]\nr = sort(x)\np: i64[6] = r[1]\n"
+    "e: f32[6] = empty_like(v)\ny: f32[6] = index_put(e, [p], v)\nreturn y",
+)
+SCATTER = Case(
+    "values back where they were chosen",
+    "x: f32[6, 5]\ns: f32[6, 2]\nr = topk(x, 2)\nz: i64[6, 2] = r[1]\n"
+    "y: f32[6, 5] = scatter.src(zeros([6, 5]), 1, z, s)\nreturn y",
+    "x: f32[3, 5]\ns: f32[3, 2]\nr = topk(x, 2)\nz: i64[3, 2] = r[1]\n"
+    "y: f32[3, 5] = scatter.src(zeros([3, 5]), 1, z, s)\nreturn y",
+)
+CHOSEN = [
+    TOPK,
+    TOPK.miss("the smallest", "topk(x, 2)", "topk(x, 2, -1, False)"),
+    Case(
+        "the largest of a part of every row",
+        "x: f32[6, 8]\nr = topk(x, 2)\ny: f32[6, 2] = r[0]\nreturn y",
+        "x: f32[6, 4]\nr = topk(x, 2)\ny: f32[6, 2] = r[0]\nreturn y",
+        maps=(),
+    ),
+    SORTED,
+    SORTED.miss("values of the other tensor", "[p], v)", "[p], x)"),
+    Case(
+        "put at ids that leave gaps",
+        "x: f32[6]\nv: f32[6]\np: i64[6]\ne: f32[6] = empty_like(v)\ny: f32[6] = index_put(e, [p], v)\nreturn y",
+        "x: f32[6]\nv: f32[6]\np: i64[6]\ne: f32[6] = empty_like(v)\ny: f32[6] = index_put(e, [p], v)\nreturn y",
+        maps=(),
+    ),
+    SCATTER,
+    SCATTER.miss("into ones", "zeros([3, 5])", "ones([3, 5])"),
+]
+
+# ---- padding ---------------------------------------------------------------------------------------------
+PADDED = Case(
+    "labels shifted by padding",
+    "x: i64[4, 6]\ny: i64[4, 6] = slice(constant_pad_nd(x, [0, 1], -100), 1, 1, 7)\nreturn y",
+    "x: i64[2, 6]\ny: i64[2, 6] = slice(constant_pad_nd(x, [0, 1], -100), 1, 1, 7)\nreturn y",
+)
+PADDING = [
+    PADDED,
+    PADDED.miss("another label", "-100", "0"),
+    PADDED.miss("shifted the other way", "[0, 1], -100), 1, 1, 7)", "[1, 0], -100), 1, 0, 6)"),
+    PADDED.miss("not shifted", "1, 1, 7)", "1, 0, 6)"),
+]
+
+# ---- complex numbers -----------------------------------------------------------------------------------
+TURNED = Case(
+    "rotary embedding in complex numbers",
+    "x: f32[6, 4, 2]\nc: c64[6, 4]\n"
+    "a: c64[6, 4] = view_as_complex(x)\nb: c64[6, 4] = mul.Tensor(a, c)\ny: f32[6, 4, 2] = view_as_real(b)\nreturn y",
+    "x: f32[3, 4, 2]\nc: c64[3, 4]\n"
+    "a: c64[3, 4] = view_as_complex(x)\nb: c64[3, 4] = mul.Tensor(a, c)\ny: f32[3, 4, 2] = view_as_real(b)\nreturn y",
+)
+COMPLEX = [
+    TURNED,
+    TURNED.miss("conjugated", "mul.Tensor(a, c)", "mul.Tensor(a, _conj(c))"),
+]
+
+
+@table(*SPREAD, *CHUNKS, *HALVES_OF)
+def test_movement(case: Case, outcomes: Outcomes) -> None:
+    check(case, outcomes(case))
+
+
+@table(*ATTENTION, *CHOSEN, *PADDING, *COMPLEX)
+def test_kernels(case: Case, outcomes: Outcomes) -> None:
+    check(case, outcomes(case))
