@@ -324,6 +324,8 @@ def write_sides(
         for signature, place in sorted(side.linear):
             if signature in present:
                 out.add("linear_in", signature, present[signature].index(place))
+        if "sum" in present:
+            out.add("plain_sum", "sum")
         for signature, place, kind in sorted(side.passes):
             if signature in present:
                 out.add("lets_pass", signature, present[signature].index(place), kind)

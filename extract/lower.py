@@ -11,6 +11,7 @@ from gg_datalog.errors import InputError
 from gg_datalog.extract import (
     lower_attention,
     lower_backward,
+    lower_experts,
     lower_index,
     lower_loss,
     lower_math,
@@ -67,7 +68,15 @@ RANDOM = frozenset(
 # What a tensor is in memory, not what it holds, decides these.
 STORAGE = frozenset(["as_strided", "set_", "resize_", "data_ptr", "storage_offset", "stride"])
 # They register handlers.
-_ = (lower_attention, lower_backward, lower_index, lower_loss, lower_movement, lower_optimizer)
+_ = (
+    lower_attention,
+    lower_backward,
+    lower_experts,
+    lower_index,
+    lower_loss,
+    lower_movement,
+    lower_optimizer,
+)
 _ = (lower_select,)
 
 

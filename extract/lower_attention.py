@@ -112,7 +112,7 @@ def _row(
         target=target,
         rule=f"{', '.join(left)} -> {', '.join(right)}",
         operands=tuple(operands),
-        ignore=tuple([*range(20), *EVERY]),
+        ignore=(*range(20), *EVERY),
         whole=tuple(given["whole"]),
         sizes={},
         results=given["results"],

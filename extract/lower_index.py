@@ -351,7 +351,8 @@ def scatter(ctx: Context) -> Value:
     if not view.dims:
         view = view.expanded(ids.shape) or view
     if ids.shape[dim] != 1:
-        same = all(a == b for i, (a, b) in enumerate(zip(x.shape, ids.shape)) if i != dim)
+        pairs = enumerate(zip(x.shape, ids.shape, strict=True))
+        same = all(a == b for i, (a, b) in pairs if i != dim)
         if not same or view.shape != ids.shape:
             raise Unsupported("a scatter into a part of the rows")
         return scattered_chosen(ctx, ids, view, dim, x.shape[dim])

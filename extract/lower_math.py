@@ -193,6 +193,8 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
         return (kind, kind) if letter in gone else ("e", "parallel")
 
     kept = [n for n in letters if n not in gone]
+    if kind == "sum" and (total := _by_member(ctx, x, dims, keep)) is not None:
+        return total
     inside = piece_of(ctx, x) if kind == "sum" else None
     if inside is not None and inside[1] in dims:
         return reduced(ctx, inside[0], dims, kind, keep)
@@ -216,6 +218,24 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
     for dim in sorted(dims) if keep else ():
         out = out.unsqueezed(dim)
     return out
+
+
+def _by_member(ctx: Context, x: View, dims: Sequence[int], keep: bool) -> View | None:
+    """The sum over a concatenation of one rank's tensors: what its members add up to."""
+    made = x.base.made
+    if not isinstance(made, Concat) or not made.local:
+        return None
+    over = [i for i in dims if [d.dim for d in x.dims[i]] == [made.dim]]
+    if not over or x.shape[over[0]] != x.base.shape[made.dim]:
+        return None
+    parts = [
+        ctx.side.slice(x, over[0], offset, member.shape[made.dim])
+        for member, offset in made.members
+    ]
+    if any(part is None or part.base is x.base for part in parts):
+        return None
+    sums = [reduced(ctx, part, dims, "sum", keep) for part in parts if part is not None]
+    return added(ctx, [(one, ONE) for one in sums])
 
 
 def keeps_values(ctx: Context, adds: bool) -> None:

@@ -13,7 +13,6 @@ from gg_datalog.extract.sharding import read_rule
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View
 
-
 MAYBE = "?"  # in front of a dimension that an operand may have one position of, to be repeated
 
 

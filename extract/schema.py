@@ -51,6 +51,7 @@ RULE_RELATIONS = tuple(
             "operand_of(by, #place, of, times)",
             "result_of(by, #place, gives)",
             "linear_in(signed, #place)",
+            "plain_sum(signed)",
             "lets_pass(signed, #place, kind)",
             "seq_tensor(of, shaped)",
             "dist_tensor(of, shaped)",

@@ -1,7 +1,8 @@
 """The text of a sharding rule, such as ``... h, h -> ... h``.
 
 A rule lists the dimensions of every operand and result: names, ``(a b)`` for a dimension made of
-two (a outer), ``a?`` for one that may be of one position, which is repeated, ``...`` for any leading (or trailing) dimensions, ``u`` for one position.
+two (a outer), ``a?`` for one that may be of one position, which is then repeated, ``...`` for any
+leading (or trailing) dimensions, ``u`` for one position.
 """
 
 from __future__ import annotations

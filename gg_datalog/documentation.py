@@ -27,8 +27,8 @@ REPORT_RELATIONS = {
     "tensor_needs": "Base tensor `tensor` is computed from base tensor `needs` by operator `by`.",
     "base_tensor": "A base tensor: the result of an operator before any movement, without its "
     "dimensions of one position.",
-    "output_name": "Output `wants` is sequential node `seq`; partial: it may be an open sum; name: what the "
-    "program calls it, where a capture knows.",
+    "output_name": "Output `wants` is sequential node `seq`; partial: it may be an open sum; name: "
+    "what the program calls it, where a capture knows.",
     "returned_name": "Rank `rank` returns node `dist` for output `wants`.",
     "input_row": "Row `row` of the input relations: seq[seq_box] == dist[dist_box] on `rank`.",
     "assumption": "Something that the verdict takes on trust.",

@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
-from gg_datalog.tracing.eager_route import Traced, is_partial
+from gg_datalog.tracing.eager_route import Reduction, Traced, open_reductions
 from gg_datalog.tracing.inputs import Input, local_of
 from gg_datalog.tracing.private import (
     BufferAOTInput,
@@ -57,7 +57,7 @@ def _described(exported: Any, inputs: Sequence[Input], leaves: Sequence[Any]) ->
     graph: fx.GraphModule = exported.graph_module
     node = graph.graph.output_node()
     descriptions = node.meta["desc"]
-    partial = _partial(exported, descriptions)
+    pending = _open(exported, descriptions)
     rows = [
         (value, output_name(description))
         for value, description in zip(node.args[0], descriptions, strict=True)
@@ -66,7 +66,7 @@ def _described(exported: Any, inputs: Sequence[Input], leaves: Sequence[Any]) ->
     kept = [(value, name) for value, name in rows if name is not None]
     node.args = (tuple(value for value, _ in kept),)
     found = _kept_inputs(graph.graph, inputs, leaves)
-    return Traced(graph, found, [name for _, name in kept], partial)
+    return Traced(graph, found, [name for _, name in kept], pending)
 
 
 def _kept_inputs(graph: fx.Graph, inputs: Sequence[Input], leaves: Sequence[Any]) -> list[Input]:
@@ -100,7 +100,8 @@ def _input(
                 return known[kind, name]
         return Input(name, "attribute", node.meta["val"], tuple(node.meta["val"].shape))
     if isinstance(description, PlainAOTInput):
-        given = plain[description.idx] if description.idx < len(plain) else None
+        place = int(description.idx)
+        given = plain[place] if place < len(plain) else None
         if given is not None:
             return given
     if isinstance(description, TangentAOTInput):
@@ -143,17 +144,17 @@ def output_name(description: Any) -> str | None:
     return None
 
 
-def _partial(exported: Any, descriptions: Sequence[Any]) -> frozenset[str]:
+def _open(exported: Any, descriptions: Sequence[Any]) -> Mapping[str, Sequence[Reduction]]:
     """Results that are DTensors whose local tensors are yet to be added up."""
     metas = exported._aot_graph_capture.maybe_subclass_meta
     if metas is None:
-        return frozenset()
+        return {}
     forward = exported._aot_state.fw_metadata.subclass_fw_graph_out_meta
-    at, found = 0, set()
+    at, found = 0, {}
     for meta in (*forward, *(metas.grad_input_metas or ())):
         tensor = getattr(meta, "original_subclass", None)
         name = output_name(descriptions[at]) if at < len(descriptions) else None
-        if name is not None and tensor is not None and is_partial(tensor):
-            found.add(name)
+        if name is not None and tensor is not None and (pending := open_reductions(tensor)):
+            found[name] = pending
         at += getattr(meta, "arg_count", 1)
-    return frozenset(found)
+    return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from gg_datalog.tracing.inputs import Input, local_of
 from gg_datalog.tracing.private import (
     FakeTensorMode,
     fx_traceback,
+    inline_compiled,
     make_fx,
     module_paths,
     source_lines,
@@ -22,18 +23,21 @@ from gg_datalog.tracing.private import (
 from gg_datalog.tracing.program import Program, named
 from gg_datalog.tracing.refusal import Refused
 
+Reduction = tuple[str, str]  # which one, and the name of the group
+
 
 @dataclass(frozen=True)
 class Traced:
     """A graph, its inputs in placeholder order and the names of what it returns, in order.
 
-    ``partial`` are those that are meant to stay open sums.
+    ``open`` names those that are DTensors whose local tensors are yet to be added up: by which
+    reductions, over which groups.
     """
 
     module: fx.GraphModule
     inputs: Sequence[Input]
     returned: Sequence[str]
-    partial: frozenset[str] = frozenset()
+    open: Mapping[str, Sequence[Reduction]] = field(default_factory=dict)
 
 
 def trace_eager(
@@ -54,15 +58,15 @@ def trace_eager(
     locals_ = [one.tensor for one in inputs]
     with _recording(module, mode), FunctionalCollectives():
         graph = make_fx(forward, tracing_mode="real", record_stack_traces=True)(*locals_)
-    partial = frozenset(name for name, tensor in returned if is_partial(tensor))
+    pending = {name: found for name, tensor in returned if (found := open_reductions(tensor))}
     functional = _functionalized(graph, locals_, mode)
-    return Traced(functional, inputs, [name for name, _ in returned], partial)
+    return Traced(functional, inputs, [name for name, _ in returned], pending)
 
 
 @contextmanager
 def _recording(module: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
     with ExitStack() as stack:
-        for one in (mode, fx_traceback.preserve_node_meta(), source_lines()):
+        for one in (mode, fx_traceback.preserve_node_meta(), source_lines(), inline_compiled()):
             stack.enter_context(one)
         stack.enter_context(module_paths(module))
         yield
@@ -113,10 +117,14 @@ def gradient_of(parameter: nn.Parameter) -> torch.Tensor | None:
     return parameter.grad if kept is None or parameter.grad is not None else kept
 
 
-def is_partial(tensor: torch.Tensor) -> bool:
-    """Is this a DTensor whose local tensors are yet to be added up?"""
+def open_reductions(tensor: torch.Tensor) -> list[Reduction]:
+    """Of a DTensor whose local tensors are yet to be added up: by what, over which group."""
     placements = getattr(tensor, "placements", ())
-    return any(p.is_partial() for p in placements)
+    return [
+        (str(p.reduce_op), str(tensor.device_mesh.get_group(axis).group_name))
+        for axis, p in enumerate(placements)
+        if p.is_partial()
+    ]
 
 
 def _functionalized(

@@ -41,6 +41,26 @@ def rename_placeholders(graph: fx.Graph, names: Sequence[str]) -> list[str]:
     return found
 
 
+def reduce_results(graph: fx.Graph, traced: Any) -> None:
+    """Adds the reductions that results are waiting for (``traced.open``)."""
+    output = graph.output_node()
+    values = list(output.args[0])
+    for place, name in enumerate(traced.returned):
+        for reduction, group in traced.open.get(name, ()):
+            values[place] = _reduced(graph, output, values[place], reduction, group)
+    output.args = (tuple(values),)
+
+
+def _reduced(graph: fx.Graph, output: fx.Node, value: Any, reduction: str, group: str) -> fx.Node:
+    functional = torch.ops._c10d_functional
+    with graph.inserting_before(output):
+        node = graph.call_function(functional.all_reduce.default, (value, reduction, group))
+        done = graph.call_function(functional.wait_tensor.default, (node,))
+    for one in (node, done):
+        one.meta = {k: v for k, v in value.meta.items() if k in ("val", "stack_trace", "custom")}
+    return done
+
+
 def groups_of(graph: fx.Graph) -> dict[str, list[int]]:
     """The process groups that a graph names, in order of first use, with their ranks."""
     found: dict[str, list[int]] = {}

@@ -78,9 +78,7 @@ def _outputs(sequential: RankRecord, ranks: Sequence[RankRecord]) -> list[Json]:
         held = {str(rank): nodes[name] for rank, nodes in returned.items() if name in nodes}
         if not held:
             continue
-        row: Json = {"seq": node, "dist": held, "name": name}
-        if any(name in record.partial for record in ranks):
-            row["partial"] = True
+        row = {"seq": node, "dist": held, "name": name}
         rows.append(row)
     if not rows:
         raise InputError(

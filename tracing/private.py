@@ -198,6 +198,11 @@ def source_lines() -> Iterator[None]:
         fx_traceback.format_stack, tracer._filter_traceback_frames, tracer.create_node = originals
 
 
+def inline_compiled() -> Any:
+    """Functions that are compiled run as they are written while a trace goes on around them."""
+    return torch._dynamo.config.patch(error_on_nested_fx_trace=False)
+
+
 ENGINE = "_engine_run_backward"
 
 

@@ -15,6 +15,7 @@ from gg_datalog.tracing.export import (
     graph_document,
     groups_of,
     is_collective,
+    reduce_results,
     rename_placeholders,
 )
 from gg_datalog.tracing.inputs import Input, program_inputs
@@ -53,6 +54,9 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
 
 def _record(traced: Traced, rank: int, notes: Sequence[str], started: float) -> RankRecord:
     graph = traced.module.graph
+    if traced.open:
+        reduce_results(graph, traced)
+        notes = [*notes, _added_up(traced)]
     nodes = rename_placeholders(graph, [f"{_short(one)}" for one in traced.inputs])
     known = {node: one.document() for node, one in zip(nodes, traced.inputs, strict=True)}
     document = graph_document(traced.module, max(rank, 0), known)
@@ -62,11 +66,18 @@ def _record(traced: Traced, rank: int, notes: Sequence[str], started: float) -> 
         groups=groups_of(graph),
         inputs=[_input(n, one) for n, one in zip(nodes, traced.inputs, strict=True)],
         outputs=list(_outputs(graph, traced.returned)),
-        partial=traced.partial,
         notes=notes,
         seconds=perf_counter() - started,
         memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         counts=_counts(graph),
+    )
+
+
+def _added_up(traced: Traced) -> str:
+    names = ", ".join(f"`{name}`" for name in traced.open)
+    return (
+        f"results that are DTensors placed as Partial are taken as reduced, as their next use "
+        f"reduces them: {names}"
     )
 
 

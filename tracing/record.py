@@ -36,7 +36,6 @@ class RankRecord:
     groups: dict[str, list[int]]
     inputs: Sequence[InputRecord]
     outputs: Sequence[tuple[str, str]]
-    partial: frozenset[str] = frozenset()
     notes: Sequence[str] = ()
     seconds: float = 0.0
     memory: int = 0

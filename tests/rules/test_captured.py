@@ -9,23 +9,23 @@ from .conftest import Outcomes
 # ---- members that lie along another dimension than the gathered one ------------------------------
 GATHERED = Case(
     "gathered columns",
-    "x: f32[4, 6]\ny = softmax.int(x, 1, False)\nreturn y",
+    "x: f32[4, 6]\ny = _softmax(x, 1, False)\nreturn y",
     'x: f32[4, 3]\ng: f32[8, 3] = all_gather_into_tensor(x, 2, "g")\n'
     "v = view(g, [2, 4, 3])\np = permute(v, [1, 0, 2])\nu: f32[4, 6] = view(p, [4, 6])\n"
-    "y = softmax.int(u, 1, False)\nreturn y",
+    "y = _softmax(u, 1, False)\nreturn y",
 )
 STACKED = Case(
     "gathered along a new dimension",
-    "x: f32[4, 6]\ny = softmax.int(x, 0, False)\nreturn y",
+    "x: f32[4, 6]\ny = _softmax(x, 0, False)\nreturn y",
     'x: f32[2, 6]\ng: f32[2, 2, 6] = all_gather_into_tensor(unsqueeze(x, 0), 2, "g")\n'
-    "y = softmax.int(view(g, [4, 6]), 0, False)\nreturn y",
+    "y = _softmax(view(g, [4, 6]), 0, False)\nreturn y",
 )
 SWAPPED = {"x": [row(r, "x", seq_box=[[2 - 2 * r, 4 - 2 * r], [0, 6]]) for r in (0, 1)]}
 SPREAD = [
     GATHERED,
     GATHERED.miss("put together as rows", "permute(v, [1, 0, 2])", "permute(v, [0, 1, 2])"),
     GATHERED.miss("columns interleaved", "permute(v, [1, 0, 2])", "permute(v, [1, 2, 0])"),
-    GATHERED.miss("one rank's columns twice", "softmax.int(u,", "softmax.int(cat([x, x], 1),"),
+    GATHERED.miss("one rank's columns twice", "_softmax(u,", "_softmax(cat([x, x], 1),"),
     STACKED,
     STACKED.but("ranks hold the other half", relate=SWAPPED),
     STACKED.miss("positions interleaved", "view(g, [4, 6])", "view(permute(g, [1, 0, 2]), [4, 6])"),
@@ -205,9 +205,9 @@ SORTED = Case(
 SCATTER = Case(
     "values back where they were chosen",
     "x: f32[6, 5]\ns: f32[6, 2]\nr = topk(x, 2)\nz: i64[6, 2] = r[1]\n"
-    "y: f32[6, 5] = scatter.src(zeros([6, 5]), 1, z, s)\nreturn y",
+    "e: f32[6, 5] = zeros([6, 5])\ny: f32[6, 5] = scatter.src(e, 1, z, s)\nreturn y",
     "x: f32[3, 5]\ns: f32[3, 2]\nr = topk(x, 2)\nz: i64[3, 2] = r[1]\n"
-    "y: f32[3, 5] = scatter.src(zeros([3, 5]), 1, z, s)\nreturn y",
+    "e: f32[3, 5] = zeros([3, 5])\ny: f32[3, 5] = scatter.src(e, 1, z, s)\nreturn y",
 )
 CHOSEN = [
     TOPK,
