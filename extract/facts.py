@@ -214,16 +214,17 @@ def _progression(starts: Sequence[tuple[int, int]], n: int) -> tuple[int, int, R
 def _ranges(ours: View, theirs: View, row: Row) -> list[tuple[int, int, int, int, int]] | None:
     """(dim, lo, n, dist dim or -1, dist lo) per sequential dimension of more than one position."""
     found = []
-    mine = yours = 0
-    for (lo, hi), (dlo, _), a, b in zip(
-        row.seq_box, row.dist_box, ours.shape, theirs.shape, strict=True
-    ):
-        if a > 1:
-            found.append((mine, lo, hi - lo, yours if b > 1 else -1, dlo if b > 1 else 0))
-        elif b > 1:
+    of_theirs = {of: i for i, of in enumerate(row.order)}
+    kept = [i for i, extent in enumerate(theirs.shape) if extent > 1]
+    mine = 0
+    for dim, ((lo, hi), extent) in enumerate(zip(row.seq_box, ours.shape, strict=True)):
+        other = of_theirs[dim]
+        if extent > 1:
+            to = kept.index(other) if other in kept else -1
+            found.append((mine, lo, hi - lo, to, row.dist_box[other][0] if to >= 0 else 0))
+        elif other in kept:
             return None
-        mine += a > 1
-        yours += b > 1
+        mine += extent > 1
     return found
 
 

@@ -76,8 +76,8 @@ _ = (
     lower_loss,
     lower_movement,
     lower_optimizer,
+    lower_select,
 )
-_ = (lower_select,)
 
 
 @dataclass(frozen=True)

@@ -558,6 +558,8 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
     from gg_datalog.extract.lower_index import masked_lookup
 
     fits(ctx, value)
+    if value.zero and x.scale != ONE:  # a factor stays outside, where other forms find it
+        return masked(ctx, replace(x, scale=ONE), mask, value).scaled(x.scale)
     shape = broadcast([x, mask])
     x, mask = (stretched(v, shape) for v in (x, mask))
     out = ctx.elementwise(f"masked_fill({value})", [x, mask], linear=(0,) if value.zero else ())[0]

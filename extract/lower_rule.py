@@ -75,8 +75,8 @@ def _one(ctx: Context, row: Row) -> list[View]:
     if len(present) < len(row.operands):
         signature += f" with operands {present}"
     linear = [present.index(i) for i in row.linear if i in present]
-    lettered = refine(lettered, [n for n in letters if _is_summed(row, n)])
-    made = ctx.apply(signature, lettered, outs, naming, linear=linear, created=created)
+    split = refine(lettered, [n for n in letters if _is_summed(row, n)])
+    made = ctx.apply(signature, split, outs, naming, linear=linear, created=created)
     if row.assume:
         ctx.notes.assume("opaque kernel", row.assume)
     sizes = known | {n: e for v, ns in lettered for n, e in zip(ns, v.shape, strict=True) if e > 1}

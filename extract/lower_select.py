@@ -7,8 +7,8 @@ from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
 from gg_datalog.extract.lower_index import TAKEN
-from gg_datalog.extract.lower_math import fits, stretched
-from gg_datalog.extract.lower_movement import bounds, filled, joined, need, sliced
+from gg_datalog.extract.lower_math import fits
+from gg_datalog.extract.lower_movement import bounds, filled, joined, need, sliced, stretched
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View, broadcast, identity
 

@@ -11,18 +11,27 @@ from gg_datalog.extract.case import Case
 from gg_datalog.extract.graph import Graph, Node, references
 
 Box = tuple[tuple[int, int], ...]
-KEYS = {"seq", "seq_box", "rank", "dist", "dist_box"}
+KEYS = {"seq", "seq_box", "rank", "dist", "dist_box", "permute"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """``seq[seq_box] == dist[dist_box]`` on ``rank``; boxes are (lo, hi) per dimension."""
+    """``seq[seq_box] == dist[dist_box]`` on ``rank``; boxes are (lo, hi) per dimension.
+
+    With ``permute`` it is ``seq[seq_box].permute(permute)``: dimension ``i`` of the distributed
+    tensor is dimension ``permute[i]`` of the sequential one. Empty where the order is the same."""
 
     seq: str
     rank: int
     dist: str
     seq_box: Box
     dist_box: Box
+    permute: tuple[int, ...] = ()
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Per distributed dimension the sequential one."""
+        return self.permute or tuple(range(len(self.seq_box)))
 
 
 def input_rows(case: Case) -> list[Row]:
@@ -82,7 +91,9 @@ def _read(row: Mapping[str, Any], number: int, case: Case) -> Row | None:
         )
         return None
     boxes = _box(row.get("seq_box"), ours, where), _box(row.get("dist_box"), theirs, where)
+    permute = _permutation(row.get("permute"), len(boxes[0]), where)
     sizes = [tuple(hi - lo for lo, hi in box) for box in boxes]
+    sizes[0] = tuple(sizes[0][i] for i in permute) if permute else sizes[0]
     if sizes[0] != sizes[1]:
         raise InputError(
             f"`{seq}` {list(sizes[0])} and `{dist}` of rank {rank} {list(sizes[1])} differ in size",
@@ -93,7 +104,22 @@ def _read(row: Mapping[str, Any], number: int, case: Case) -> Row | None:
         raise InputError(
             f"`{seq}` is {ours.dtype}, `{dist}` of rank {rank} is {theirs.dtype}", where
         )
-    return Row(seq, rank, dist, *boxes)
+    return Row(seq, rank, dist, *boxes, permute)
+
+
+def _permutation(given: Any, dimensions: int, where: str) -> tuple[int, ...]:
+    """The order of dimensions, checked; empty where it changes nothing."""
+    same = list(range(dimensions))
+    if given is None:
+        return ()
+    numbers = isinstance(given, list) and all(type(i) is int for i in given)
+    if not numbers or sorted(given) != same:
+        raise InputError(
+            f"permute {given!r} is no order of {dimensions} dimensions",
+            where,
+            "list, per dimension of the distributed tensor, the sequential dimension it is",
+        )
+    return () if given == same else tuple(given)
 
 
 def _node(graph: Graph, name: str, where: str) -> Node | None:
@@ -143,7 +169,7 @@ def _check_consistent(rows: Sequence[Row], case: Case) -> None:
     for (rank, dist), mine in groups.items():
         for i, a in enumerate(mine):
             for b in mine[:i]:
-                if _meet(a.dist_box, b.dist_box) and (a.seq != b.seq or _shift(a) != _shift(b)):
+                if _meet(a.dist_box, b.dist_box) and not _agree(a, b):
                     raise InputError(
                         f"`{dist}` of rank {rank} is said to hold both "
                         f"`{a.seq}`{_text(a.seq_box)} and `{b.seq}`{_text(b.seq_box)}",
@@ -156,8 +182,25 @@ def _meet(a: Box, b: Box) -> bool:
     return all(x[0] < y[1] and y[0] < x[1] for x, y in zip(a, b, strict=True))
 
 
-def _shift(row: Row) -> tuple[int, ...]:
-    return tuple(s[0] - d[0] for s, d in zip(row.seq_box, row.dist_box, strict=True))
+def _agree(a: Row, b: Row) -> bool:
+    """Do two rows that meet say the same of the elements that they share?"""
+    shared = [
+        (max(x[0], y[0]), min(x[1], y[1])) for x, y in zip(a.dist_box, b.dist_box, strict=True)
+    ]
+    long = [i for i, (lo, hi) in enumerate(shared) if hi - lo > 1]
+    return (
+        a.seq == b.seq
+        and _corner(a, shared) == _corner(b, shared)
+        and all(a.order[i] == b.order[i] for i in long)
+    )
+
+
+def _corner(row: Row, shared: Sequence[tuple[int, int]]) -> list[int]:
+    """The sequential position of the first element of a distributed box."""
+    found = [0] * len(row.order)
+    for i, of in enumerate(row.order):
+        found[of] = row.seq_box[of][0] - row.dist_box[i][0] + shared[i][0]
+    return found
 
 
 def _text(box: Box) -> str:

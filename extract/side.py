@@ -304,8 +304,8 @@ class Side:
             of = _as_term(View(view.base, view.dims), made.maps[0], made.labels)
             self._made(Slice(base.name, of, label, start, size, base), [base], self.slices)
             self._numbered[key] = base
-            kept = [k for k, e in zip(labels, shape, strict=True) if e != 1]
-            self.cuts[base] = Cut(of, label, start, size, tuple(kept))
+            dims_of = tuple(k for k, e in zip(labels, shape, strict=True) if e != 1)
+            self.cuts[base] = Cut(of, label, start, size, dims_of)
         out = View(base, _resized(dims, label, shape))
         return out.scaled(view.scale)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,8 @@ from gg_datalog import __version__
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TRY, TESTS, *_ = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-(TRANSCRIPT,) = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+MODEL, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+RIGHT, BROKEN, TRANSCRIPT = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
 
 
 def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -36,6 +38,24 @@ def folder(tmp_path: Path) -> Path:
     """A folder that has the examples."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     return tmp_path
+
+
+def test_the_first_example(tmp_path: Path) -> None:
+    """The model of the README, captured as it says, and once more without the all-reduce."""
+    pytest.importorskip("torch", reason="the first example is captured with torch")
+    shutil.copytree(ROOT / "examples" / "first", tmp_path / "first")
+    model = tmp_path / "first" / "model.py"
+    assert MODEL in model.read_text(encoding="utf-8")
+    cd, capture, extract, run = (line[2:] for line in RIGHT.splitlines() if line.startswith("$ "))
+    assert cd == "cd examples/first"
+    for text, code in ((RIGHT, 0), (BROKEN, 1)):
+        for command in (capture, extract):
+            assert _run(command, model.parent).returncode == 0
+        done = _run(run, model.parent)
+        shown = text[text.index(f"$ {run}\n") + len(f"$ {run}\n") :].removesuffix("...\n")
+        assert (done.returncode, done.stdout[: len(shown)]) == (code, shown)
+        lines = model.read_text(encoding="utf-8").splitlines(keepends=True)
+        model.write_text("".join(line for line in lines if "dist.all_reduce(y)" not in line))
 
 
 def test_the_first_command(folder: Path) -> None:
