@@ -46,6 +46,8 @@ class Context:
     sources: dict[str, View] = field(default_factory=dict)  # inputs, as they were at the start
     memory: dict[str, set[str]] = field(default_factory=dict)  # nodes that may share memory
     consumed: set[str] = field(default_factory=set)  # keywords that the lowering has looked at
+    # shapes of the items taken from a node's results, by node and place; filled when asked for
+    items: dict[str, dict[int, tuple[int, ...] | None]] = field(default_factory=dict)
     randoms: int = 0
     node: Node = None  # type: ignore[assignment]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from gg_datalog.extract.records import DigitMap, Label
@@ -59,8 +60,12 @@ def space(
     extents.update(created or {})
     if 0 in extents.values():
         return None
+    shown = {
+        letter: tuple(_carried(view, letters, letter) for view, letters in operands)
+        for letter in extents
+    }
     cuts = {
-        letter: _borders(operands, letter, extent, _kind(operands, naming, letter) in fine)
+        letter: _borders(shown[letter], extent, _kind(operands, naming, letter) in fine)
         for letter, extent in extents.items()
     }
     if any(c is None for c in cuts.values()):
@@ -71,7 +76,7 @@ def space(
     for letter, borders in cuts.items():
         segments[letter] = []
         for stride, extent in borders or ():
-            found = [_segment(view, letters, letter, stride, extent) for view, letters in operands]
+            found = [_segment(dims, stride, extent) for dims in shown[letter]]
             if any(f is None for f in found):
                 return None
             places = tuple(i for i, f in enumerate(found) if f)
@@ -117,49 +122,51 @@ def _extents(operands: Sequence[tuple[View, Letters]]) -> dict[str, int] | None:
     return extents
 
 
+Carried = tuple[tuple[Digit, ...], ...]  # what one operand shows of a letter
+
+
+def _carried(view: View, letters: Letters, letter: str) -> Carried:
+    """The dimensions of an operand that a letter names, without those of one position."""
+    return tuple(d for n, d in zip(letters, view.dims, strict=True) if n == letter and d)
+
+
+# Layers and ranks repeat the same few forms.
+@lru_cache(maxsize=1 << 14)
 def _borders(
-    operands: Sequence[tuple[View, Letters]], letter: str, extent: int, fine: bool
-) -> list[tuple[int, int]] | None:
+    operands: tuple[Carried, ...], extent: int, fine: bool
+) -> tuple[tuple[int, int], ...] | None:
     """(stride, extent) per segment of a letter, outer first: cut where repetitions begin or end
     and, if it is ``fine`` and all operands allow it, between digits."""
     strides, digits = {1, extent}, {1, extent}
-    for view, letters in operands:
-        for name, dim in zip(letters, view.dims, strict=True):
-            if name != letter or not dim:
-                continue
-            inner = 1
-            for digit, outer in zip(reversed(dim[1:]), reversed(dim[:-1]), strict=True):
-                inner *= digit.extent
-                digits.add(inner)
-                if (digit.dim < 0) != (outer.dim < 0):
-                    strides.add(inner)
+    for dim in (dim for dims in operands for dim in dims):
+        inner = 1
+        for digit, outer in zip(reversed(dim[1:]), reversed(dim[:-1]), strict=True):
+            inner *= digit.extent
+            digits.add(inner)
+            if (digit.dim < 0) != (outer.dim < 0):
+                strides.add(inner)
     for steps in (sorted(strides | digits), sorted(strides)) if fine else (sorted(strides),):
         if not any(b % a for a, b in itertools.pairwise(steps)):
-            found = [(a, b // a) for a, b in itertools.pairwise(steps)][::-1]
-            if len(steps) == len(strides) or _all_cut(operands, letter, found):
+            found = tuple((a, b // a) for a, b in itertools.pairwise(steps))[::-1]
+            if len(steps) == len(strides) or _all_cut(operands, found):
                 return found
     return None
 
 
-def _all_cut(
-    operands: Sequence[tuple[View, Letters]], letter: str, segments: list[tuple[int, int]]
-) -> bool:
+def _all_cut(operands: tuple[Carried, ...], segments: tuple[tuple[int, int], ...]) -> bool:
     """Do all operands split into these segments?"""
     return all(
-        _segment(view, letters, letter, stride, extent) is not None
-        for view, letters in operands
+        _segment(dims, stride, extent) is not None
+        for dims in operands
         for stride, extent in segments
     )
 
 
-def _segment(
-    view: View, letters: Letters, letter: str, stride: int, extent: int
-) -> list[Digit] | None:
+@lru_cache(maxsize=1 << 14)
+def _segment(dims: Carried, stride: int, extent: int) -> tuple[Digit, ...] | None:
     """Digits that the operand has in a segment; empty where it broadcasts."""
     digits: list[Digit] = []
-    for name, dim in zip(letters, view.dims, strict=True):
-        if name != letter or not dim:
-            continue
+    for dim in dims:
         part = cut(dim, stride, extent)
         if part is None or digits:
             return None
@@ -167,7 +174,7 @@ def _segment(
     kinds = {d.dim < 0 for d in digits}
     if len(kinds) > 1:
         return None
-    return [] if kinds == {True} else digits
+    return () if kinds == {True} else tuple(digits)
 
 
 def _digit_map(view: View, rows: Sequence[tuple[Digit, int, int]]) -> DigitMap | None:

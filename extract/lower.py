@@ -287,14 +287,24 @@ def result_shapes(ctx: Context, node: Node) -> list[tuple[int, ...] | None]:
     """Shapes of the results: of the node, or as the items taken from it tell."""
     if node.shape is not None:
         return [] if any(isinstance(e, str) for e in node.shape) else [_ints(node.shape)]
-    found: dict[int, tuple[int, ...] | None] = {}
-    for user in ctx.graph.nodes.values():
-        item = len(user.args) == 2 and user.args[0] == Ref(node.name) and "getitem" in user.target
-        shape = extents(user.shape)
-        if item and isinstance(user.args[1], int) and shape is not None:
-            symbolic = any(isinstance(e, str) for e in shape)
-            found[user.args[1]] = None if symbolic else _ints(shape)
+    if not ctx.items:
+        ctx.items.update(_items(ctx))
+    found = ctx.items.get(node.name, {})
     return [found.get(i) for i in range(max(found) + 1)] if found else []
+
+
+def _items(ctx: Context) -> dict[str, dict[int, tuple[int, ...] | None]]:
+    """The shapes of the items that a graph takes from nodes, by node and place."""
+    found: dict[str, dict[int, tuple[int, ...] | None]] = {"": {}}  # looked for, even if none
+    for user in ctx.graph.nodes.values():
+        if len(user.args) != 2 or "getitem" not in user.target:
+            continue
+        of, place = user.args
+        shape = extents(user.shape)
+        if isinstance(of, Ref) and isinstance(place, int) and shape is not None:
+            symbolic = any(isinstance(e, str) for e in shape)
+            found.setdefault(of.name, {})[place] = None if symbolic else _ints(shape)
+    return found
 
 
 def _ints(shape: tuple[Any, ...]) -> tuple[int, ...]:

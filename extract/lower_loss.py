@@ -6,6 +6,8 @@ They are lowered to what a rank that has some of the classes computes as well (a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.lower_index import TAKEN, one_hot, take
@@ -47,13 +49,25 @@ def log_softmax_backward(ctx: Context) -> Value:
         raise Unsupported("a gradient that is no float")
     name = "log_softmax_backward_data"
     made = ctx.elementwise(name, [gradient, out], whole=(dim,), linear=(0,))[0]
-    chosen = ctx.side.classes.get(gradient.base)
-    if chosen is not None and chosen[0] == gradient.dims and dim == 1:
-        _, by, hot = chosen
-        apart = added(ctx, [(exponential(ctx, out), ONE), (hot, MINUS)])
-        back = by.scaled(gradient.scale * MINUS).unsqueezed(1)
+    if (chosen := factors(ctx, gradient, dim)) is not None:
+        apart = added(ctx, [(exponential(ctx, out), ONE), (chosen[1], MINUS)])
+        back = chosen[0].scaled(MINUS)
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, back], linear=(0, 1))[0])
     return made
+
+
+def factors(ctx: Context, gradient: View, dim: int) -> tuple[View, View] | None:
+    """Of a gradient that is a factor per row times the one-hot class, which dimension ``dim``
+    counts: the two, in its dimensions."""
+    found = ctx.side.classes.get(gradient.base)
+    if found is None or gradient.shape[dim] == 1 or gradient.dims[dim] != found[0][1]:
+        return None
+    if [d for d in gradient.dims if d] != [d for d in found[0] if d]:
+        return None
+    shape = gradient.shape
+    by = found[1].scaled(gradient.scale).reshaped([*shape[:dim], 1, *shape[dim + 1 :]])
+    hot = found[2].reshaped(shape)
+    return None if by is None or hot is None else (by, hot)
 
 
 # ---- the loss over classes
@@ -64,9 +78,14 @@ def loss_operands(ctx: Context, first: int) -> tuple[View, View, int, int]:
         raise Unsupported("a loss with weights per class")
     reduction = ctx.argument(first + 3, "reduction", MEAN)
     ignored = ctx.argument(first + 4, "ignore_index", -100)
-    if len(x.dims) != 2 or len(target.dims) != 1 or not isinstance(ignored, int):
-        raise Unsupported("scores that are no matrix")
+    if len(x.dims) != len(target.dims) + 1 or not target.dims or not isinstance(ignored, int):
+        raise Unsupported("scores without a dimension of classes")
     return x, target, reduction, ignored
+
+
+def with_classes(letters: Sequence[str]) -> list[str]:
+    """Letters of scores, whose classes come second, from those of the targets."""
+    return [letters[0], TAKEN, *letters[1:]]
 
 
 def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]:
@@ -78,21 +97,22 @@ def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]
     return masked(ctx, target, gone, scale(0)), kept, gone
 
 
-@lowers("aten.nll_loss_forward")
+@lowers("aten.nll_loss_forward", "aten.nll_loss2d_forward")
 def nll_loss(ctx: Context) -> Value:
     x, target, reduction, ignored = loss_operands(ctx, 0)
     ids, kept, gone = targets(ctx, target, ignored)
-    each = take(ctx, x, ["t", TAKEN], ids, ["t"], ["t"])
+    letters = [f"t{i}" for i in range(len(ids.dims))]
+    each = take(ctx, x, with_classes(letters), ids, letters, letters)
     each = masked(ctx, each.scaled(MINUS), gone, scale(0))
     if reduction not in (MEAN, SUM):
         return (each, ctx.side.constant(scale(0)))
-    total, many = (reduced(ctx, v, [0], "sum", False) for v in (each, kept))
+    total, many = (reduced(ctx, v, range(len(letters)), "sum", False) for v in (each, kept))
     if reduction == MEAN:
         total = ctx.elementwise("div", [total, many], linear=(0,))[0]
     return (total, many)
 
 
-@lowers("aten.nll_loss_backward")
+@lowers("aten.nll_loss_backward", "aten.nll_loss2d_backward")
 def nll_loss_backward(ctx: Context) -> Value:
     g = ctx.tensor(0, "grad_output")
     x, target, reduction, ignored = loss_operands(ctx, 1)
@@ -100,8 +120,9 @@ def nll_loss_backward(ctx: Context) -> Value:
     if reduction == MEAN:
         g = ctx.elementwise("div", [g, ctx.tensor(6, "total_weight")], linear=(0,))[0]
     by = masked(ctx, g, gone, scale(0))
-    hot = one_hot(ctx, ids, ["t"], x.shape[1])
-    made = contract(ctx, by, ["t"], hot, ["t", "c"], ["t", "c"])
-    if made.scale == ONE:
-        ctx.side.classes[made.base] = (made.dims, by, hot)
+    letters = [f"t{i}" for i in range(len(ids.dims))]
+    hot = one_hot(ctx, ids, letters, x.shape[1])
+    hot = hot.permuted([0, len(letters), *range(1, len(letters))])
+    made = contract(ctx, by, letters, hot, with_classes(letters), with_classes(letters))
+    ctx.side.classes[made.base] = (made.dims, by.scaled(made.scale.inverse()), hot)
     return made.scaled(MINUS)

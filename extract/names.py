@@ -22,8 +22,10 @@ def positional(node: Node) -> Node:
     """The node with its first two operands in their places, where they are keywords."""
     if node.op != "call_function":
         return node
-    node = replace(node, shape=extents(node.shape))
-    if not node.target.startswith("aten."):
+    shape = extents(node.shape)
+    if shape != node.shape:
+        node = replace(node, shape=shape)
+    if not node.kwargs or not node.target.startswith("aten."):
         return node
     args, kwargs = list(node.args), dict(node.kwargs)
     if not args and "self" in kwargs and "grad_output" not in kwargs:

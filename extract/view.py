@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 from gg_datalog.extract.scale import ONE, Scale
 
@@ -29,8 +30,7 @@ class Base:
     made: object = None  # the record that gives it
 
 
-@dataclass(frozen=True)
-class Digit:
+class Digit(NamedTuple):
     """``extent`` positions, ``stride`` apart, of base dimension ``dim`` (-1: a repetition)."""
 
     dim: int
