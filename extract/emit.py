@@ -293,6 +293,9 @@ class SideEmitter:
         for gives, of, mask, value in facts.fills:
             if gives in live:
                 self.out.add("integer_fill", gives.name, of.name, mask.name, value)
+        for gives, of, low, high in facts.clamps:
+            if gives in live:
+                self.out.add("integer_clamp", gives.name, of.name, low, high)
         for gives, rows in facts.sums:
             if gives in live:
                 self.out.add("integer_sum", gives.name, len(rows))

@@ -178,18 +178,20 @@ def _backward(
     ctx: Context, kernel: Kernel, target: str, causal: bool, views: Sequence[View]
 ) -> Value:
     _, query, key, _, _, statistics = views
-    if query.shape[1] != key.shape[1]:
-        raise Unsupported("the gradient of grouped heads")
+    if query.shape[1] % key.shape[1]:
+        raise Unsupported("its query heads are no groups of key heads")
     if statistics.shape != query.shape[:3]:
         raise Unsupported("its statistics are not one number per query position")
     places, mask = _mask(ctx, kernel)
+    if query.shape[1] != key.shape[1] and any("h?" in text for text in mask):
+        mask = _ungrouped_mask(ctx, kernel, mask)
     left = [RESULT, QUERY, KEY, VALUE, RESULT, STATISTICS, *_with_heads(mask, query, key)]
     row = _row(
         target,
         left,
         [QUERY, KEY, VALUE],
         [*kernel.operands, *places],
-        whole=["s", "t", "d", "e"],
+        whole=["g", "s", "t", "d", "e"],
         linear=[0],
     )
     return by_rule(ctx, [row])

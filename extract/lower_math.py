@@ -108,6 +108,44 @@ def mul(ctx: Context) -> Value:
     out = ctx.elementwise("mul", [a, b], linear=(0, 1))[0]
     if not is_float(ctx.node.dtype or "float"):
         integer_pair(ctx, out, "mul", a, b)
+    elif (a.base in ctx.side.truths) != (b.base in ctx.side.truths):
+        _masked_product(ctx, out.base)
+    return out
+
+
+def _masked_product(ctx: Context, gives: Base) -> None:
+    """Notes that a product with a mask is 0 where the mask is not true."""
+    from gg_datalog.extract.lower_index import masked_lookup
+
+    found = _terms(gives)
+    if found is None or any(term.scale != ONE for term in found):
+        return
+    x, mask = found[::-1] if found[0].base in ctx.side.truths else found
+    if any(d.dim < 0 for dim in x.dims for d in dim):
+        return
+    hidden = inverted(ctx, mask)
+    ctx.side.cleared.setdefault(gives, (x, hidden))
+    masked_lookup(ctx, gives, x, hidden)
+
+
+def _terms(gives: Base) -> tuple[View, View] | None:
+    """Both operands of an operator, with the dimensions of what it gives."""
+    made = gives.made
+    if not isinstance(made, Operator) or len(made.operands) != 2:
+        return None
+    terms = [_as_term(v, m, made.labels) for v, m in zip(made.operands, made.maps, strict=True)]
+    first, second = (replace(t, dims=tuple(t.dims[k] for k in made.gives[0][1])) for t in terms)
+    return first, second
+
+
+@lowers("aten.clamp")
+def clamp(ctx: Context) -> Value:
+    out = plain(ctx)
+    x, bounds = ctx.tensor(0), [ctx.argument(1, "min"), ctx.argument(2, "max")]
+    plainly = isinstance(out, View) and out.dims == x.dims and out.base.shape == x.base.shape
+    known = all(type(bound) is int and abs(bound) < 2**30 for bound in bounds)
+    if plainly and known and x.scale == ONE and not is_float(ctx.node.dtype or "float"):
+        ctx.side.integers.clamps.append((out.base, x.base, *bounds))
     return out
 
 
@@ -574,12 +612,9 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
 
 def note_cleared(ctx: Context, gives: Base) -> None:
     """Remembers what a tensor was before it was set to 0 under a mask."""
-    made = gives.made
-    if not isinstance(made, Operator) or len(made.operands) != 2:
-        return
-    terms = [_as_term(v, m, made.labels) for v, m in zip(made.operands, made.maps, strict=True)]
-    x, mask = (replace(t, dims=tuple(t.dims[k] for k in made.gives[0][1])) for t in terms)
-    ctx.side.cleared[gives] = (x, mask)
+    found = _terms(gives)
+    if found is not None:
+        ctx.side.cleared[gives] = found
 
 
 def plain(ctx: Context) -> Value:

@@ -117,4 +117,5 @@ class IntegerFacts:
     pairs: list[tuple[Base, str, Base, Base]] = field(default_factory=list)
     nots: list[tuple[Base, Base]] = field(default_factory=list)
     fills: list[tuple[Base, Base, Base, int]] = field(default_factory=list)
+    clamps: list[tuple[Base, Base, int, int]] = field(default_factory=list)
     sums: list[tuple[Base, list[tuple[Base, int]]]] = field(default_factory=list)

@@ -81,6 +81,7 @@ RULE_RELATIONS = tuple(
             "integer_pair(gives, op, a, b)",
             "integer_not(gives, of)",
             "integer_fill(gives, of, mask, #value)",
+            "integer_clamp(gives, of, #low, #high)",
             "integer_term(gives, #place, of, #times)",
             "integer_sum(gives, #total)",
             "constant_one(of)",

@@ -202,6 +202,12 @@ class Side:
             return
         if given.base is other.base:
             return
+        forms = [o for o in self.alternatives if o.gives[0][0] is other.base]
+        for form in (made, *forms):
+            self._also(given, form)
+
+    def _also(self, given: View, made: Operator) -> None:
+        """``made`` as one more operator that gives ``given``."""
         name = f"{given.base.name}?other{len(self.alternatives)}"
         gives = [(given.base, made.gives[0][1])]
         record = Operator(name, made.signature, made.operands, made.labels, made.maps, gives)

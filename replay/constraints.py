@@ -43,6 +43,8 @@ class GraphSizes:
     dims: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
     domains: dict[str, Dims] = field(default_factory=dict)
+    # per such tensor the numbers that its lookups leave out (None: one leaves out nothing)
+    skipped: dict[str, set[int | None]] = field(default_factory=dict)
     counted: list[tuple[str, Json, int]] = field(default_factory=list)
     collectives: list[tuple[str, str, Json, Dims]] = field(default_factory=list)
     rewrites: list[Callable[[], None]] = field(default_factory=list)
@@ -300,10 +302,11 @@ class GraphSizes:
         """The integer tensor from which this one was shifted, clamped or moved."""
         return self.origin.get(name, name)
 
-    def looks_up(self, ids: Any, dim: Dim) -> None:
-        """Integer tensor ``ids`` holds positions of a dimension."""
+    def looks_up(self, ids: Any, dim: Dim, skips: int | None = None) -> None:
+        """Integer tensor ``ids`` holds positions of a dimension, or the number that is left out."""
         if isinstance(ids, dict) and "node" in ids:
             self.domains.setdefault(self.source(ids["node"]), []).append(dim)
+            self.skipped.setdefault(self.source(ids["node"]), set()).add(skips)
 
 
 COMPARING = ("lt", "le", "ge", "gt", "eq", "ne")
@@ -638,20 +641,20 @@ def _index(at: GraphSizes, node: Json) -> Dims:
     return made
 
 
-@sizes("nll_loss_forward")
+@sizes("nll_loss_forward", "nll_loss2d_forward")
 def _nll_loss(at: GraphSizes, node: Json) -> Any:
     scores, target = at.of(node["args"][0]), at.of(node["args"][1])
     unify(scores[0], target[0])
-    at.looks_up(node["args"][1], scores[1])
+    at.looks_up(node["args"][1], scores[1], _int(node, 4, "ignore_index", -100))
     reduced = _int(node, 3, "reduction", 1) != 0
     return ([] if reduced else target, [])
 
 
-@sizes("nll_loss_backward")
+@sizes("nll_loss_backward", "nll_loss2d_backward")
 def _nll_loss_backward(at: GraphSizes, node: Json) -> Dims:
     scores, target = at.of(node["args"][1]), at.of(node["args"][2])
     unify(scores[0], target[0])
-    at.looks_up(node["args"][2], scores[1])
+    at.looks_up(node["args"][2], scores[1], _int(node, 5, "ignore_index", -100))
     return scores
 
 

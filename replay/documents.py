@@ -74,7 +74,8 @@ def _row(row: Row) -> Json:
         "seq_box": [list(b) for b in row.seq_box],
         "dist_box": [list(b) for b in row.dist_box],
     }
-    return {"seq": row.seq, "rank": row.rank, "dist": row.dist, **boxes}
+    found: Json = {"seq": row.seq, "rank": row.rank, "dist": row.dist, **boxes}
+    return found | ({"permute": list(row.permute)} if row.permute else {})
 
 
 def _everyone(ranks: list[int], seq: list[Json], dist: dict[int, Json]) -> Json:

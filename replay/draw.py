@@ -45,7 +45,9 @@ def draw(
                 continue
             into = tuple(slice(*b) for b in row["dist_box"])
             of = tuple(slice(*b) for b in row["seq_box"])
-            dist[rank][row["dist"]][into] = seq[row["seq"]][of].to(dist[rank][row["dist"]].dtype)
+            part = seq[row["seq"]][of]
+            part = part.permute(row["permute"]) if "permute" in row else part
+            dist[rank][row["dist"]][into] = part.to(dist[rank][row["dist"]].dtype)
     return seq, dist
 
 
@@ -76,7 +78,12 @@ def _drawn(
             chosen = chosen[torch.randperm(len(edges), generator=generator)][: count // 2 + 1]
             shuffled = torch.cat([chosen, shuffled])[:count]
             shuffled = shuffled[torch.randperm(count, generator=generator)]
-        return shuffled[:count].reshape(shape).clone()
+        shuffled = shuffled[:count].clone()
+        if node["name"] in fitted.skipped:  # targets that do not count
+            shuffled[torch.randperm(count, generator=generator)[: count // 4]] = fitted.skipped[
+                node["name"]
+            ]
+        return shuffled.reshape(shape)
     made = torch.randn(shape, generator=generator, dtype=torch.float64) * magnitude
     if dtype == torch.complex128:
         return torch.complex(made, torch.randn(shape, generator=generator, dtype=torch.float64))

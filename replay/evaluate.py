@@ -426,7 +426,7 @@ KNOWN = ("aten", "prims", "hlo", "")  # others have a stand-in only
 def _elementwise(name: str, signature: str, operands: list[Tensor]) -> Tensor:
     parts = name.removeprefix("aten.").split(".")
     kernel = getattr(torch.ops.aten, parts[0], None)
-    if kernel is None or parts[0] in ("softmax", "log_softmax", "cumsum", "take", "cat", "put"):
+    if kernel is None or parts[0] in ("softmax", "cumsum", "take", "cat", "put"):
         raise NotEvaluated(signature)
     args: list[Any] = list(operands)
     kwargs: dict[str, Any] = {}

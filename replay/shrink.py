@@ -31,14 +31,15 @@ SMALLEST, LARGEST = 2, 9
 class Shrunk:
     """A case and how much memory its tensors take: as captured and now (bytes); ``rows`` are, per
     integer input of the sequential graph, the rows of the table that it looks up, ``edges`` the
-    numbers at which some program treats it differently; ``sizes`` pairs captured sizes with new
-    ones."""
+    numbers at which some program treats it differently, ``skipped`` what is no row and left out;
+    ``sizes`` pairs captured sizes with new ones."""
 
     case: Documents
     captured: int
     now: int
     rows: Mapping[str, int]
     edges: Mapping[str, Sequence[int]]
+    skipped: Mapping[str, int]
     sizes: Mapping[int, int]
 
 
@@ -67,7 +68,12 @@ def shrink(case: Documents, table: Table, smaller: bool = True) -> Shrunk:
     now = sum(g.elements(new=True) for g in graphs.values()) * WORD
     seq = graphs["seq", 0]
     rows = {name: min(size(d) for d in dims) for name, dims in seq.domains.items()}
-    return Shrunk(case, captured, now, rows, _edges(case, graphs), chosen)
+    skipped = {
+        name: min(v for v in values if v is not None)
+        for name, values in seq.skipped.items()
+        if len(values) == 1 and None not in values
+    }
+    return Shrunk(case, captured, now, rows, _edges(case, graphs), skipped, chosen)
 
 
 Graphs = Mapping[tuple[str, int], GraphSizes]
@@ -95,11 +101,11 @@ def _relate(case: Documents, graphs: Graphs) -> Boxes:
     for row in case.relations:
         ours = graphs["seq", 0].dims[row["seq"]]
         theirs = graphs["dist", row["rank"]].dims[row["dist"]]
-        ours_in: list[tuple[Dim, int]] = []
+        ours_in: dict[int, tuple[Dim, int]] = {}
         theirs_in: list[tuple[Dim, int]] = []
-        for a, b, (lo, hi), (dlo, dhi) in zip(
-            ours, theirs, row["seq_box"], row["dist_box"], strict=True
-        ):
+        order = row.get("permute", range(len(ours)))
+        for of, b, (dlo, dhi) in zip(order, theirs, row["dist_box"], strict=True):
+            a, (lo, hi) = ours[of], row["seq_box"][of]
             if extent(a) == hi - lo == extent(b):
                 unify(a, b)
                 unit: Dim = a
@@ -109,9 +115,10 @@ def _relate(case: Documents, graphs: Graphs) -> Boxes:
                 there = off_by(b, [dlo, dhi])
                 unit = cut(a, [lo - by, hi - by, dlo - there, dhi - there, extent(b)])
                 unify(b, [*fixed(extent(b) // extent(unit)), *unit])
-            ours_in.append((unit, by))
+            ours_in[of] = (unit, by)
             theirs_in.append((unit, there))
-        found += [(row["seq_box"], ours_in), (row["dist_box"], theirs_in)]
+        found.append((row["seq_box"], [ours_in[of] for of in sorted(ours_in)]))
+        found.append((row["dist_box"], theirs_in))
     return found
 
 

@@ -26,7 +26,7 @@ from gg_datalog.tracing.private import (
     aot_export_joint_with_descriptors,
     dynamo_graph_capture_for_export,
 )
-from gg_datalog.tracing.program import Program, WithLoss
+from gg_datalog.tracing.program import WRAPPED, Program, WithLoss
 from gg_datalog.tracing.refusal import Refused
 
 
@@ -47,10 +47,34 @@ def trace_dynamo(
     whole = module if program.loss is None else WithLoss(module, program.loss)
     if not program.backward:
         module.requires_grad_(False)
+    _attributes_as_buffers(module)
     with mode, ExitStack() as stack:
         captured = dynamo_graph_capture_for_export(whole)(*args, **kwargs)
-        exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
+        try:
+            exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
+        except AssertionError as error:
+            raise _constant_of_program(error) from error
     return _described(exported, inputs, pytree.tree_leaves((args, kwargs)))
+
+
+def _attributes_as_buffers(module: nn.Module) -> None:
+    """Tensors that modules hold as plain attributes become inputs, as buffers are."""
+    for one in module.modules():
+        for name, value in list(vars(one).items()):
+            if isinstance(value, torch.Tensor):
+                delattr(one, name)
+                one.register_buffer(name, value, persistent=False)
+
+
+def _constant_of_program(error: AssertionError) -> Exception:
+    """A tensor from elsewhere has neither a name nor, where the program made it, values."""
+    if "fake buffer" not in str(error):
+        return error
+    return Refused(
+        "a tensor is used that is neither an input nor a parameter, buffer or attribute of the "
+        "module",
+        "make it a buffer or an attribute of the module that uses it",
+    )
 
 
 def _described(exported: Any, inputs: Sequence[Input], leaves: Sequence[Any]) -> Traced:
@@ -77,7 +101,9 @@ def _kept_inputs(graph: fx.Graph, inputs: Sequence[Input], leaves: Sequence[Any]
     found = []
     for node in graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
-        if isinstance(value, torch.Tensor):
+        if not node.users and _is_second_name(node, known):
+            graph.erase_node(node)
+        elif isinstance(value, torch.Tensor):
             found.append(_input(node, known, plain))
         elif node.users:
             raise Refused(
@@ -89,13 +115,24 @@ def _kept_inputs(graph: fx.Graph, inputs: Sequence[Input], leaves: Sequence[Any]
     return found
 
 
+def _is_second_name(node: fx.Node, known: Mapping[tuple[str, str], Input]) -> bool:
+    """Another name of a parameter or buffer that has one already, as tied weights do?"""
+    description = _base(node.meta.get("desc"))
+    if not isinstance(description, (ParamAOTInput, BufferAOTInput)):
+        return False
+    return not any((kind, _own_name(description.target)) in known for kind in KEPT)
+
+
+KEPT = ("parameter", "buffer", "attribute")
+
+
 def _input(
     node: fx.Node, known: Mapping[tuple[str, str], Input], plain: Sequence[Input | None]
 ) -> Input:
     description = _base(node.meta.get("desc"))
     if isinstance(description, (ParamAOTInput, BufferAOTInput)):
         name = _own_name(description.target)
-        for kind in ("parameter", "buffer", "attribute"):
+        for kind in KEPT:
             if (kind, name) in known:
                 return known[kind, name]
         return Input(name, "attribute", node.meta["val"], tuple(node.meta["val"].shape))
@@ -121,7 +158,7 @@ def _base(description: Any) -> Any:
 
 def _own_name(target: str) -> str:
     """A parameter's name as the user's module has it."""
-    return target.removeprefix("program.")
+    return target.removeprefix(f"{WRAPPED}.")
 
 
 def output_name(description: Any) -> str | None:

@@ -56,11 +56,15 @@ def trace_eager(
         return [local_of(tensor) for _, tensor in returned]
 
     locals_ = [one.tensor for one in inputs]
+    memory = [_memory(tensor) for tensor in locals_]
     with _recording(module, mode), FunctionalCollectives():
         graph = make_fx(forward, tracing_mode="real", record_stack_traces=True)(*locals_)
+    _check_unmoved(inputs, memory)
+    _modules_of_backward(graph.graph)
     pending = {name: found for name, tensor in returned if (found := open_reductions(tensor))}
     functional = _functionalized(graph, locals_, mode)
-    return Traced(functional, inputs, [name for name, _ in returned], pending)
+    names = [name for name, _ in returned]
+    return Traced(functional, inputs, [*names, *_returned_updates(functional, inputs)], pending)
 
 
 @contextmanager
@@ -75,8 +79,8 @@ def _recording(module: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
 def _executed(
     program: Program, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """What the program returns: outputs, gradients, and parameters that it has changed."""
-    before = {name: p._version for name, p in module.named_parameters()}
+    """What the program returns: outputs, gradients, and buffers that it has replaced."""
+    before = dict(module.named_buffers())
     output = module(*args, **kwargs)
     if program.loss is not None:
         output = program.loss(output, *args, **kwargs)
@@ -89,8 +93,9 @@ def _executed(
         gradient = gradient_of(parameter)
         if program.backward and gradient is not None:
             yield f"grad_{name}", gradient
-        if parameter._version != before[name]:
-            yield f"updated_{name}", parameter
+    for name, buffer in module.named_buffers():
+        if before.get(name) is not buffer:
+            yield f"updated_{name}", buffer
 
 
 def _differentiate(output: Any, module: nn.Module) -> None:
@@ -139,8 +144,65 @@ def _functionalized(
     with mode, fx_traceback.preserve_node_meta(), torch.no_grad():
         call = torch.func.functionalize(forward, remove="mutations")
         functional = make_fx(call, tracing_mode="real")(*fresh)
-    for node in reversed(functional.graph.nodes):
-        if node.target is torch.ops.aten.copy_.default and not node.users:
-            functional.graph.erase_node(node)  # the write back into an input, at the end
-    functional.recompile()
     return functional
+
+
+def _returned_updates(graph: fx.GraphModule, inputs: Sequence[Input]) -> list[str]:
+    """What the program writes into parameters and buffers is a result of it: the names of those
+    that were added to the graph's. Functionalization writes back into inputs, at the end."""
+    placeholders = graph.graph.find_nodes(op="placeholder")
+    output = graph.graph.output_node()
+    found: dict[fx.Node, Any] = {}
+    for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
+        if not node.users:
+            found[node.args[0]] = node.args[1]
+            graph.graph.erase_node(node)
+    names, values = [], list(output.args[0])
+    for node, one in zip(placeholders, inputs, strict=True):
+        if node in found:
+            _check_unshared(one, inputs)
+        if node in found and one.kind in ("parameter", "buffer"):
+            names.append(f"updated_{one.name}")
+            values.append(found[node])
+    output.args = (values,)
+    graph.recompile()
+    return names
+
+
+def _modules_of_backward(graph: fx.Graph) -> None:
+    """A node of the backward pass belongs to the module of the operator it differentiates: the
+    first with its number in autograd's sequence."""
+    modules: dict[int, Any] = {}
+    for node in graph.nodes:
+        number, custom = node.meta.get("seq_nr"), node.meta.get("custom")
+        if number is None or node.op != "call_function":
+            continue
+        if not node.meta.get("autograd_backward"):
+            modules.setdefault(number, custom)
+        elif not custom and modules.get(number):
+            node.meta["custom"] = modules[number]
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _check_unmoved(inputs: Sequence[Input], memory: Sequence[int]) -> None:
+    """A trace does not see that ``tensor.data`` becomes another tensor."""
+    for one, before in zip(inputs, memory, strict=True):
+        if _memory(one.tensor) != before:
+            raise Refused(
+                f"the program gives `{one.name}` other memory (`.data = ...`), which a trace does "
+                "not see",
+                "write into it: .data.copy_(...)",
+            )
+
+
+def _check_unshared(one: Input, inputs: Sequence[Input]) -> None:
+    """Inputs are taken as separate: a write into one must not be seen in another."""
+    for other in inputs:
+        if other is not one and _memory(other.tensor) == _memory(one.tensor):
+            raise Refused(
+                f"`{one.name}` and `{other.name}` share memory, and the program writes into it",
+                "let the program hold one of them, and derive the other from it where it is used",
+            )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 import torch
 from torch import fx
 
 from gg_datalog.tracing.private import FakeTensor, ranks_of_group
+from gg_datalog.tracing.program import WRAPPED
 from gg_datalog.tracing.refusal import Refused
 from gg_datalog.tracing.source import source_line
 
@@ -18,6 +20,8 @@ Json = dict[str, Any]
 VERSION = 2
 FUNCTIONAL = "_c10d_functional."
 OURS = "gg_datalog."
+# What dynamo writes in front of the path of a module.
+IN_FRONT = re.compile(rf"^(L\['\w+'\]|self)(\.|$)({WRAPPED}(\.|$))?")
 # How many elements a constant may have for its values to be written out.
 FEW = 64
 
@@ -34,11 +38,18 @@ def graph_document(module: fx.GraphModule, rank: int, inputs: Mapping[str, Json]
 
 def rename_placeholders(graph: fx.Graph, names: Sequence[str]) -> list[str]:
     """Gives placeholders, in order, names made of these; returns what they became."""
+    taken = {node.name for node in graph.nodes if node.op != "placeholder"}
     found = []
-    for node, name in zip(graph.find_nodes(op="placeholder"), names, strict=True):
-        node.name = node.target = re.sub(r"\W", "_", name) or "input"
+    for node, wanted in zip(graph.find_nodes(op="placeholder"), names, strict=True):
+        node.name = node.target = _unused(re.sub(r"\W", "_", wanted) or "input", taken)
+        taken.add(node.name)
         found.append(str(node.name))
     return found
+
+
+def _unused(name: str, taken: Collection[str]) -> str:
+    numbered = (f"{name}_{number}" for number in count(1))
+    return next(one for one in chain([name], numbered) if one not in taken)
 
 
 def reduce_results(graph: fx.Graph, traced: Any) -> None:
@@ -167,11 +178,12 @@ def _module_path(node: fx.Node) -> str | None:
     custom = node.meta.get("custom") or {}
     if isinstance(custom, dict) and custom.get("module"):
         return str(custom["module"])
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    stacks = (node.meta.get(key) for key in ("nn_module_stack", "fwd_nn_module_stack"))
+    stack = list(next(filter(None, stacks), {}).values())
     if not stack:
         return None
     path = str(stack[-1][0])
-    return re.sub(r"^L\['\w+'\]\.?|^(self|program)(\.|$)", "", path) or None
+    return IN_FRONT.sub("", path) or None
 
 
 def literal(value: Any, node: fx.Node | None) -> Any:

@@ -23,6 +23,39 @@ KEYS = {
 SHARD = re.compile(r"shard\(\s*(-?\d+)\s*(?:,\s*(\w+)\s*)?\)", re.IGNORECASE)
 REPLICATE = re.compile(r"replicate(?:\(\s*(?:\w+)?\s*\))?", re.IGNORECASE)
 SEE = "see docs/capture.md"
+BOXES = "boxes are [[lo, hi], ...], one pair per dimension, inside of the tensor"
+OF_PARTS = {"groups", "grouped"}  # what says more of `parts`
+OF_PLACEMENT = {"parts", *OF_PARTS}
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """One of `pieces`: equal boxes of both tensors, on these ranks (None: on all)."""
+
+    ranks: Sequence[int] | None
+    sequential: Box
+    distributed: Box
+
+    def on(self, rank: int) -> bool:
+        """Is this said of that rank?"""
+        return self.ranks is None or rank in self.ranks
+
+    def check(
+        self, shape: Sequence[int], local: Sequence[int], permute: Sequence[int], where: str
+    ) -> None:
+        """The boxes lie inside of both tensors, and are of one size."""
+        for box, of in ((self.sequential, shape), (self.distributed, local)):
+            fits = len(box) == len(of) and all(
+                0 <= lo < hi <= e for (lo, hi), e in zip(box, of, strict=True)
+            )
+            if not fits:
+                raise InputError(f"the box {box} is no part of a tensor {list(of)}", where, BOXES)
+        ours, theirs = ([hi - lo for lo, hi in box] for box in (self.sequential, self.distributed))
+        ours = [ours[i] for i in permute] or ours
+        if ours != theirs:
+            raise InputError(
+                f"the boxes {self.sequential} and {self.distributed} differ in size", where, BOXES
+            )
 
 
 @dataclass(frozen=True)
@@ -37,7 +70,7 @@ class Declared:
     parts: Sequence[int] = ()
     groups: int = 1
     grouped: str = "distributed"
-    explicit: Sequence[Mapping[str, Any]] = ()
+    explicit: Sequence[Explicit] = ()
     transposed: bool = False
     overrules: bool = False
     optional: bool = False
@@ -55,10 +88,18 @@ class Declared:
         self, shape: Sequence[int], local: Sequence[int], rank: int, world_size: int
     ) -> list[Piece]:
         """Pairs of boxes (sequential, distributed) that this declaration means for a rank."""
-        if self.explicit:
-            return [_explicit(piece, self.where) for piece in self.explicit if _on(piece, rank)]
         if self.transposed and len(shape) != 2:
-            raise InputError(f"only matrices can be transposed, this is {list(shape)}", self.where)
+            raise InputError(
+                f"only matrices can be transposed, this is {list(shape)}",
+                self.where,
+                "leave `transposed` out",
+            )
+        if self.explicit:
+            mine = [piece for piece in self.explicit if piece.on(rank)]
+            for piece in mine:
+                piece.check(shape, local, self.permute, self.where)
+            return [(piece.sequential, piece.distributed) for piece in mine]
+        self._check_dimensions(shape)
         per_dim = [self._positions(dim, list(shape), rank, world_size) for dim in range(len(shape))]
         found = [
             (
@@ -80,9 +121,16 @@ class Declared:
             )
         return found
 
+    def _check_dimensions(self, shape: Sequence[int]) -> None:
+        for dim, _ in self.shards:
+            if not -len(shape) <= dim < len(shape):
+                raise InputError(
+                    f"dimension {dim} is not one of {list(shape)}", self.where, "count them from 0"
+                )
+
     def _positions(self, dim: int, shape: list[int], rank: int, world_size: int) -> list[int]:
         """Sequential positions along a dimension that the rank holds, in its own order."""
-        cuts = [axis for at, axis in self.shards if at % max(len(shape), 1) == dim]
+        cuts = [axis for at, axis in self.shards if at % len(shape) == dim]
         blocks = self._blocks(dim, shape)
         held = []
         for block in blocks:
@@ -190,24 +238,6 @@ def _runs(positions: Sequence[int]) -> list[tuple[int, int, int]]:
     return found
 
 
-def _on(piece: Mapping[str, Any], rank: int) -> bool:
-    ranks = piece.get("rank")
-    return ranks is None or ranks == rank or (isinstance(ranks, list) and rank in ranks)
-
-
-def _explicit(piece: Mapping[str, Any], where: str) -> Piece:
-    try:
-        seq, dist = piece["sequential"], piece["distributed"]
-        boxes = [[[int(lo), int(hi)] for lo, hi in box] for box in (seq, dist)]
-    except (KeyError, TypeError, ValueError):
-        raise InputError(
-            f"the piece {dict(piece)} is not `rank`, `sequential` and `distributed`",
-            where,
-            "boxes are [[lo, hi], ...], one pair per dimension",
-        ) from None
-    return boxes[0], boxes[1]
-
-
 @dataclass
 class Override:
     """All declarations; the last one that fits a name counts."""
@@ -241,12 +271,14 @@ def load_override(given: Path | str | Mapping[str, Any] | None) -> Override:
         return Override()
     if isinstance(given, Mapping):
         return Override(list(_declarations(given, "relations")))
+    if not isinstance(given, (str, Path)):
+        raise InputError(f"relations are {type(given).__name__}", None, "give a file or a mapping")
     path = Path(given)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         text = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"relations cannot be read: {text}", str(path)) from None
+        raise InputError(f"relations cannot be read: {text}", str(path), SEE) from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"relations are not TOML: {error}", str(path), SEE) from None
     return Override(list(_declarations(document, str(path))))
@@ -275,9 +307,13 @@ def _declaration(row: Mapping[str, Any], mesh: Mapping[str, int], where: str) ->
     where = f"{where} (`{name}`)"
     for key in ("transposed", "overrules", "optional"):
         if not isinstance(row.get(key, False), bool):
-            raise InputError(f"`{key}` is neither true nor false", where)
+            raise InputError(f"`{key}` is neither true nor false", where, SEE)
     if ("placement" in row) == ("pieces" in row):
         raise InputError("give either `placement` or `pieces`", where, SEE)
+    idle = set(row) & (OF_PLACEMENT if "pieces" in row else set() if "parts" in row else OF_PARTS)
+    if idle:
+        needed = "placement" if "pieces" in row else "parts"
+        raise InputError(f"`{min(idle)}` says nothing without `{needed}`", where, SEE)
     if row.get("grouped", "distributed") not in ("distributed", "sequential"):
         raise InputError("`grouped` is distributed or sequential", where, SEE)
     sequential = row.get("sequential")
@@ -288,22 +324,48 @@ def _declaration(row: Mapping[str, Any], mesh: Mapping[str, int], where: str) ->
         where=where,
         mesh=mesh,
         counterpart=sequential,
-        shards=list(_shards(row.get("placement", "replicate"), where)),
+        shards=_shards(row.get("placement", "replicate"), where),
         parts=_numbers(row, "parts", where),
         groups=(_numbers({"groups": [row.get("groups", 1)]}, "groups", where))[0],
         grouped=row.get("grouped", "distributed"),
-        explicit=_tables(row, where),
+        explicit=_pieces(row, where),
         transposed=row.get("transposed", False),
         overrules=row.get("overrules", False),
         optional=row.get("optional", False),
     )
 
 
-def _tables(row: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
+def _pieces(row: Mapping[str, Any], where: str) -> list[Explicit]:
     pieces = row.get("pieces", [])
     if not isinstance(pieces, list) or not all(isinstance(p, Mapping) for p in pieces):
         raise InputError("`pieces` is a list of tables", where, SEE)
-    return pieces
+    if "pieces" in row and not pieces:
+        raise InputError("`pieces` is empty", where, "list what the ranks hold")
+    return [_explicit(piece, where) for piece in pieces]
+
+
+def _explicit(piece: Mapping[str, Any], where: str) -> Explicit:
+    ranks = piece.get("rank")
+    listed = [ranks] if type(ranks) is int else ranks
+    boxes = [piece.get("sequential"), piece.get("distributed")]
+    fits = (
+        set(piece) <= {"rank", "sequential", "distributed"}
+        and (listed is None or _integers(listed))
+        and all(_is_box(box) for box in boxes)
+    )
+    if not fits:
+        raise InputError(
+            f"the piece {dict(piece)} is not `rank`, `sequential` and `distributed`", where, BOXES
+        )
+    return Explicit(listed, *boxes)
+
+
+def _integers(value: Any) -> bool:
+    return isinstance(value, list) and all(type(v) is int for v in value)
+
+
+def _is_box(value: Any) -> bool:
+    return isinstance(value, list) and all(_integers(side) and len(side) == 2 for side in value)
 
 
 def _numbers(row: Mapping[str, Any], key: str, where: str) -> list[int]:
@@ -313,17 +375,29 @@ def _numbers(row: Mapping[str, Any], key: str, where: str) -> list[int]:
     return numbers
 
 
-def _shards(placement: Any, where: str) -> Iterator[tuple[int, str | None]]:
+def _shards(placement: Any, where: str) -> list[tuple[int, str | None]]:
     texts = [placement] if isinstance(placement, str) else placement
     if not isinstance(texts, list) or not texts:
         raise InputError("`placement` is replicate, shard(dim), or a list of those", where, SEE)
-    for text in texts:
-        shard = SHARD.fullmatch(text) if isinstance(text, str) else None
-        if shard is not None:
-            yield int(shard.group(1)), shard.group(2)
-        elif not isinstance(text, str) or not REPLICATE.fullmatch(text):
-            raise InputError(
-                f"the placement {text!r} is not known",
-                where,
-                "replicate, shard(dim) or shard(dim, axis of the mesh)",
-            )
+    found = [shard for text in texts if (shard := _shard(text, where)) is not None]
+    axes = [axis for _, axis in found]
+    if len(set(axes)) < len(axes) or (None in axes and len(axes) > 1):
+        raise InputError(
+            f"the placement {texts} cuts over the same ranks twice",
+            where,
+            "name an axis of [mesh] per shard: shard(0, data), shard(1, tensor)",
+        )
+    return found
+
+
+def _shard(text: Any, where: str) -> tuple[int, str | None] | None:
+    shard = SHARD.fullmatch(text) if isinstance(text, str) else None
+    if shard is not None:
+        return int(shard.group(1)), shard.group(2)
+    if isinstance(text, str) and REPLICATE.fullmatch(text):
+        return None
+    raise InputError(
+        f"the placement {text!r} is not known",
+        where,
+        "replicate, shard(dim) or shard(dim, axis of the mesh)",
+    )

@@ -100,7 +100,7 @@ def _megatron(tensor: Any, name: str) -> Placed:
     full = [*shape[:dim], shape[dim] * size, *shape[dim + 1 :]]
     if shape[dim] % stride:
         raise InputError(
-            f"`{name}` {shape} has partition_stride {stride}, which does not divide {dim}",
+            f"`{name}` {shape} has partition_stride {stride}, which does not divide {shape[dim]}",
             None,
             "give the relation in relations.toml",
         )

@@ -74,17 +74,20 @@ def _called(function: Callable[..., Any], rank: int, world_size: int) -> Any:
     return function(rank, world_size)
 
 
+WRAPPED = "gg_datalog_program"
+
+
 class WithLoss(nn.Module):  # type: ignore[misc]
-    """A module whose result is the loss of another one."""
+    """A module whose result is the loss of another one, which it has under a name of its own."""
 
     def __init__(self, module: nn.Module, loss: Callable[..., torch.Tensor]) -> None:
         super().__init__()
-        self.program = module
+        self.add_module(WRAPPED, module)
         self.loss = loss
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The loss, as the user's function computes it of output and inputs."""
-        return self.loss(self.program(*args, **kwargs), *args, **kwargs)
+        return self.loss(getattr(self, WRAPPED)(*args, **kwargs), *args, **kwargs)
 
 
 def named(value: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]]:

@@ -130,7 +130,9 @@ def _check_agreement(
     """What the user declares and what the framework says must not contradict each other."""
     if one.pieces is None or declared.overrules:
         return
-    if not (_within(said, one.pieces) and _within(one.pieces, said)):
+    order = declared.permute
+    ours = [([seq[i] for i in order] or seq, dist) for seq, dist in said]
+    if not (_within(ours, one.pieces) and _within(one.pieces, ours)):
         raise InputError(
             f"`{one.name}` of {record.who}: {declared.where} says {_text(said)}, "
             f"{one.because} say {_text(one.pieces)}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from sysconfig import get_path
 
 import torch
 
@@ -14,16 +15,18 @@ LIBRARIES = (
     f"{Path(torch.__file__).resolve().parent}/",
     f"{Path(__file__).resolve().parent}/",
 )
+STANDARD = tuple(f"{Path(get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib"))
+INSTALLED = ("site-packages", "dist-packages")
 
 
 @cache
 def is_library(file: str) -> bool:
-    """Is this a file of torch or of this package, or no file at all?"""
-    return (
-        file.startswith("<")
-        or str(Path(file).resolve()).startswith(LIBRARIES)
-        or Path(file).name in ("runpy.py", "contextlib.py")
-    )
+    """Is this a file of torch, of Python itself or of this package, or no file at all?"""
+    if file.startswith("<"):
+        return True
+    path = Path(file).resolve()
+    standard = str(path).startswith(STANDARD) and not set(INSTALLED) & set(path.parts)
+    return standard or str(path).startswith(LIBRARIES)
 
 
 @cache
@@ -32,7 +35,7 @@ def shown_path(file: str) -> str:
     path = Path(file)
     if path.is_relative_to(Path.cwd()) and "site-packages" not in path.parts:
         return str(path.relative_to(Path.cwd()))
-    for folder in ("site-packages", "dist-packages"):
+    for folder in INSTALLED:
         if folder in path.parts:
             return str(Path(*path.parts[path.parts.index(folder) + 1 :]))
     return file

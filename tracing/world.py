@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -81,6 +82,7 @@ def in_processes(
 
 
 def _child(job: Callable[[], T], pipe: Connection) -> None:
+    gc.freeze()  # what the parent made is the parent's to clean up
     torch.set_num_threads(1)
     os.dup2(2, 1)  # what the program prints is not the report
     try:
@@ -100,10 +102,13 @@ def _received(pipe: Any, process: Any, who: str) -> Any:
         kind, answer = pipe.recv()
     except EOFError:
         process.join()
+        code = process.exitcode or 0
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
         raise InputError(
-            f"the process that played it ended with code {process.exitcode}",
+            f"the process that played it {how}",
             who,
-            "was memory short? give capture fewer jobs, or jobs=0 to see what happens",
+            "capture with jobs=0 to see it happen in this process; where memory was short (signal 9), "
+            "with fewer jobs",
         ) from None
     process.join()
     if kind == "error":

@@ -7,6 +7,7 @@ is NaN.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -238,19 +239,20 @@ def _reduce(reduction: str, values: list[Array]) -> Array:
 INDEXING = (
     "aten.embedding", "aten.index", "hlo.gather", "aten.embedding_dense_backward", "aten.gather",
     "aten.index_put", "aten.index_select", "aten.scatter", "aten.scatter_add", "aten.index_add",
-    "aten.nll_loss_forward", "aten.nll_loss_backward",
+    "aten.nll_loss_forward", "aten.nll_loss_backward", "aten.nll_loss2d_forward",
+    "aten.nll_loss2d_backward",
 )  # fmt: skip
 
 
 def indexed(node: Json, name: str, shapes: Mapping[str, Any]) -> list[tuple[str, int]]:
     """The ids of an operator that looks up positions of its first operand, each with its bound."""
     args = node["args"]
-    table = shapes[args[0]["node"]]
     if name == "aten.embedding_dense_backward":
         return [(args[1]["node"], args[2])]
     if name.startswith("aten.nll_loss"):
         first = int(name.endswith("backward"))
         return [(args[first + 1]["node"], shapes[args[first]["node"]][1])]
+    table = shapes[args[0]["node"]]
     if name not in ("aten.embedding", "aten.index", "aten.index_put", "hlo.gather"):
         return [(args[2]["node"], table[args[1]])]
     listed = args[1] if isinstance(args[1], list) else [args[1]]
@@ -293,17 +295,42 @@ def id_bounds(graph: Json) -> dict[str, int]:
     return bounds
 
 
+LOSSES = INDEXING[-4:]
+MOVED = ("aten.view", "aten.transpose")
+
+
+def left_out(graph: Json) -> dict[str, int]:
+    """Per input that holds nothing but the targets of losses, the class that they ignore."""
+    nodes, users = nodes_by_name(graph), defaultdict(set)
+    for node in graph["nodes"]:
+        for name in references(node["args"]):
+            users[name].add(name_of(node))
+    found: dict[str, int] = {}
+    for node in (n for n in nodes.values() if name_of(n) in LOSSES):
+        first = int(name_of(node).endswith("backward"))
+        if len(node["args"]) < first + 5:
+            continue
+        ids = node["args"][first + 1]["node"]
+        while users[ids] <= {*LOSSES, *MOVED} and name_of(nodes[ids]) in MOVED:
+            ids = nodes[ids]["args"][0]["node"]
+        if users[ids] <= {*LOSSES, *MOVED}:
+            found[ids] = node["args"][first + 4]
+    return found
+
+
 def draw_inputs(
     program: Program, rng: np.random.Generator
 ) -> tuple[dict[str, Array], dict[int, dict[str, Array]]]:
     """Random inputs of the sequential graph, and the ranks' inputs cut from them."""
     bounds = id_bounds(program.seq)
-    named = {row["seq"] for row in program.relations}
+    named, skipped = {row["seq"] for row in program.relations}, left_out(program.seq)
     seq = {
         node["name"]: _draw(node, bounds, rng)
         for node in program.seq["nodes"]
         if node["op"] == "placeholder" or node["name"] in named
     }
+    for name in skipped.keys() & seq.keys():
+        seq[name] = np.where(rng.random(seq[name].shape) < 0.2, skipped[name], seq[name])
     dist: dict[int, dict[str, Array]] = {}
     for rank, graph in program.dist.items():
         rows = [row for row in program.relations if row["rank"] == rank]

@@ -228,6 +228,21 @@ def nll_loss_backward(
     return out * (g / (count if reduction == MEAN else 1)).reshape(-1, 1)
 
 
+@op("aten.nll_loss2d_forward")
+def nll_loss2d(x: Array, target: Array, weight: Any, reduction: int, ignored: int) -> Any:
+    rows = np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
+    total, count = nll_loss(rows, target.reshape(-1), weight, reduction, ignored)
+    return (total.reshape(target.shape) if reduction == NONE else total), count
+
+
+@op("aten.nll_loss2d_backward")
+def nll_loss2d_backward(g: Array, x: Array, target: Array, *more: Any) -> Array:
+    rows = np.moveaxis(x, 1, -1)
+    flat = rows.reshape(-1, x.shape[1])
+    made = nll_loss_backward(g.reshape(-1) if g.ndim else g, flat, target.reshape(-1), *more)
+    return np.moveaxis(made.reshape(rows.shape), -1, 1)
+
+
 @op("aten.mse_loss_backward")
 def mse_loss_backward(g: Array, x: Array, y: Array, reduction: int) -> Array:
     return 2 * (x - y) * g / (x.size if reduction == MEAN else 1)

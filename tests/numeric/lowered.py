@@ -22,7 +22,6 @@ from kernels_np import (
     attend,
     layer_norm,
     layer_norm_backward,
-    log_softmax,
     log_softmax_backward,
     rms_norm,
     rms_norm_backward,
@@ -331,7 +330,7 @@ def _placed(array: Array, labels: Sequence[Label], result: Sequence[int]) -> Arr
 
 # ---- operators by signature ---------------------------------------------------------------------------
 SPECIAL = (
-    "take", "arange", "dropout", "softmax", "log_softmax", "cumsum", "constant 0", "constant 1",
+    "take", "arange", "dropout", "softmax", "cumsum", "constant 0", "constant 1",
     "cat", "one_hot", "masked one_hot", "put", "softmax_backward_data",
     "log_softmax_backward_data",
 )  # fmt: skip
@@ -442,7 +441,6 @@ def _special(name: str, op: Operator, operands: list[Array]) -> list[Array]:
 _ALONG: dict[str, Callable[..., Array]] = {
     "cumsum": lambda x: np.cumsum(x, -1),
     "softmax": lambda x: softmax(x, -1),
-    "log_softmax": lambda x: log_softmax(x, -1),
     "softmax_backward_data": lambda g, y: softmax_backward(g, y, -1),
     "log_softmax_backward_data": lambda g, y: log_softmax_backward(g, y, -1),
 }

@@ -8,7 +8,7 @@ from math import prod
 from fuzz import ADDS, EVERY, EXTREMA, Fuzzer, New, Rule, Tensor, alike, letters, ranked
 from kernels_np import Invalid
 from movement import MOVEMENT
-from vocabulary import entropy_gradient, hot, lookup, lookup_gradient, picked
+from vocabulary import entropy_gradient, hot, lookup, lookup_gradient, loss_gradient, picked
 from writing import Ref, Site
 
 UNARY = ("relu", "gelu", "exp", "tanh", "neg", "square", "sigmoid", "silu", "abs")
@@ -436,5 +436,5 @@ STEPS: list[Step] = [
     activation_backward, softmax, softmax_backward, reduced, reduced, norm, norm_backward,
     matmul, matmul, matmul, batched, weight_gradient, weight_gradient, buffer, buffer, added_at,
     onto, overwritten, gathered, lookup, lookup, lookup_gradient, lookup_gradient, entropy_gradient,
-    entropy_gradient, picked, hot, squares, root, loss, blended, scaled_somewhere, *MOVEMENT,
+    entropy_gradient, loss_gradient, picked, hot, squares, root, loss, blended, scaled_somewhere, *MOVEMENT,
 ]  # fmt: skip

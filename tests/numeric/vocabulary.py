@@ -217,6 +217,35 @@ def entropy_gradient(f: Fuzzer, x: Tensor) -> None:
     f.apply(operands, Rule(["tv", "t", "t"][: 2 + ends], ["tv"], prefer="v"), emit)
 
 
+def loss_gradient(f: Fuzzer, x: Tensor) -> None:
+    """The gradient of scores by the kernels of a loss; of a part of the classes in one step."""
+    if len(x.shape) != 2:
+        raise Invalid("another number of dimensions")
+    how, ignored, kernels = form(f, 1), f.rng.choice([-100, 1]), f.chance(0.7)
+    other, counts = ignored - 1 if f.wrong(0.5) else ignored, f.wrong(0.5)
+
+    def emit(at: Site) -> Sequence[Ref]:
+        if at.seq or not (masks(at, "v", False) or not kernels):
+            made = at.call("nll_loss_forward", at[0], at[1], None, 0, ignored)
+            more = [None, 0, ignored, at.item(made, 1)]
+            made = at.call("nll_loss_backward", at[2], at[0], at[1], *more)
+            return [at.call("_log_softmax_backward_data", made, at[0], 1, {"dtype": "float32"})]
+        valid = at.call("ne.Scalar", at[1], ignored)
+        ids = at.call("where.self", valid, at[1], at.constant(0))
+        mask, there = masked_ids(at, ids, "v", how)
+        far = at.call("_to_copy", mask, dtype={"dtype": "float32"})
+        zeros = at.call("zeros", [at.size("t"), at.size("v")])
+        rows = [at.call("arange", at.size("t")), there]
+        made = at.call("index_put", zeros, rows, at.call("sub.Tensor", far, 1.0))
+        made = at.call("add.Tensor", made, at.call("exp", at[0]))
+        kept = at[2] if counts else at.call(
+            "where.self", at.call("ne.Scalar", at[1], other), at[2], at.constant(0.0)
+        )  # fmt: skip
+        return [at.call("mul.Tensor", made, at.call("unsqueeze", kept, -1))]
+
+    f.apply([x, New("int64"), New()], Rule(["tv", "t", "t"], ["tv"], prefer="v"), emit)
+
+
 def hot(f: Fuzzer, x: Tensor) -> None:
     """1 (or a value) in the target's column, elsewhere 0."""
     rows, how, seq = f.rng.choice([4, 6, 8]), form(f, 1), f.chance(0.15)

@@ -1,79 +1,11 @@
 """Cross entropy of logits that stay cut by vocabulary, as torch's ``loss_parallel`` computes it,
-against the kernels of ``F.cross_entropy``: forward, backward, tokens cut as well."""
+against the kernels of ``F.cross_entropy``: forward and backward."""
 
 from __future__ import annotations
 
 from .build import Case, Row, check, extracted, row, table
 from .conftest import Outcomes
-
-# Of `{t}` tokens this rank has the classes [{lo}, {hi}), which are `{n}`.
-SOFTMAX = """
-x: f32[{t}, {n}]
-y: i64[{t}]
-m = all_reduce(amax(x, [1], True), "max", "t")
-s = sub.Tensor(x, m)
-z = all_reduce(sum.dim_IntList(exp(s), [1], True), "sum", "t")
-ls = sub.Tensor(s, log(z))
-valid = ne.Scalar(y, -100)
-zero: i64[()] = const(0)
-none: f32[()] = const(0.0)
-y1: i64[{t}] = where.self(valid, y, zero)
-c: i64[()] = sum(valid)
-count = _to_copy(c, dtype='float32')
-"""
-LOOKUP = """
-u = unsqueeze(y1, 1)
-mask: b[{t}, 1] = bitwise_or.Tensor(lt.Scalar(u, {lo}), ge.Scalar(u, {hi}))
-there: i64[{t}, 1] = index_put(sub.Tensor(clone(u), {lo}), [mask], zero)
-found = index_put(gather(ls, 1, there), [mask], none)
-of = all_reduce(found, "sum", "t")
-each: f32[{t}] = where.self(valid, neg(squeeze.dim(of, 1)), none)
-"""
-COLUMN = """
-g: f32[()]
-by = div.Tensor(g, count)
-mask: b[{t}] = bitwise_or.Tensor(lt.Scalar(y1, {lo}), ge.Scalar(y1, {hi}))
-there: i64[{t}] = index_put(sub.Tensor(clone(y1), {lo}), [mask], zero)
-far: f32[{t}] = _to_copy(mask, dtype='float32')
-rows: i64[{t}] = arange({t})
-empty: f32[{t}, {n}] = zeros([{t}, {n}])
-hot = index_put(empty, [rows, there], sub.Tensor(far, 1.0))
-kept = ne.Scalar(unsqueeze(y, 1), -100)
-q: f32[{t}, 1] = where.self(kept, by, none)
-dx = mul.Tensor(add.Tensor(hot, exp(ls)), q)
-"""
-SEQ = "x: f32[6, 12]\ny: i64[6]\nls = _log_softmax(x, 1, False)\n"
-NLL = "l = nll_loss_forward(ls, y, None, 1, -100)\n"
-BACK = NLL + "g: f32[()]\nb: f32[6, 12] = nll_loss_backward(g, ls, y, None, 1, -100, l[1])\n"
-BACK += "dx = _log_softmax_backward_data(b, ls, 1, 'float32')\n"
-T = {"t": [[0, 1, 2]]}
-
-
-def filled(text: str, t: int = 6, n: str = "4", lo: str = "4 * rank", hi: str = "") -> str:
-    """The program for these sizes and bounds."""
-    sizes = {"t": str(t), "n": n, "lo": lo, "hi": hi or f"{lo} + {n}"}
-    for key, value in sizes.items():
-        text = text.replace("{" + key + "}", value)
-    return text
-
-
-def of(case: Case, name: str, seq: tuple[str, str], dist: tuple[str, str], right: bool) -> Case:
-    """A sibling with other text on both sides, where the first text is."""
-    assert seq[0] in case.seq and dist[0] in case.dist, name
-    texts = {"seq": case.seq.replace(*seq), "dist": case.dist.replace(*dist)}
-    return case.but(name, maps=None if right else (), **texts)
-
-
-def misses(case: Case, listed: str, ids: str = "") -> list[Case]:
-    """Siblings, one a line: `what | old | new`, and outputs that are still right; with `=` in
-    front all of them are."""
-    found = []
-    for line in filter(None, listed.replace("{y}", ids).splitlines()):
-        what, old, new, *right = (part.strip() for part in line.split("|"))
-        maps = None if what.startswith("=") else tuple(" ".join(right).split())
-        found.append(case.miss(what.removeprefix("= "), old, new, maps=maps))
-    return found
-
+from .loss_parallel import BACK, COLUMN, LOOKUP, NLL, SEQ, SOFTMAX, T, filled, misses, of
 
 RETURN = "return div.Tensor(sum(each), count)"
 LOSS = Case(
@@ -169,6 +101,7 @@ PARTS = (
 )
 SAME = ("", "")
 DIVIDED = "g: f32[()]\nby = div.Tensor(g, count)"
+SCALED = ("g: f32[()]", "g0: f32[()]\ng = mul.Tensor(g0, 0.1)")
 WAYS = (
     of(LOSS, "sum", ("None, 1", "None, 2"), (RETURN, "return sum(each)"), True),
     of(LOSS, "per token", ("None, 1", "None, 0"), (RETURN, "return each"), True),
@@ -184,6 +117,8 @@ WAYS = (
     of(DX, "along tokens", ("b, ls, 1", "b, ls, 0"), SAME, False),
     of(DX, "of a softmax", ("_log_softmax_b", "_softmax_b"), SAME, False),
     of(DX, "of another gradient", ("data(b", "data(relu(b)"), SAME, False),
+    of(DX, "of a scaled loss", SCALED, SCALED, True),
+    of(DX, "of a scaled loss on one side", SCALED, SAME, False),
     of(
         DX,
         "scaled",
@@ -244,82 +179,6 @@ def shards(case: Case, text: str) -> list[Case]:
 )
 def test_shards_of_classes(case: Case, outcomes: Outcomes) -> None:
     """The loss and the gradient of the logits, if everything fits."""
-    check(case, outcomes(case))
-
-
-# ---- a head and its gradients; tokens of sequence and batch are cut as well: rank 2 * d + t
-HEAD = """
-h: f32[{shape}, 5]
-w: f32[{n}, 5]
-labels: i64[{shape}]
-h2 = view(h, [{t}, 5])
-x = view(view(mm(h2, t(w)), [{shape}, {n}]), [{t}, {n}])
-y = view(labels, [{t}])
-"""
-ALONE = "{head}{text}v = clone(l[0])\ndw = mm(t(dx), h2)\ndh = view(mm(dx, w), [{shape}, 5])\n"
-ALONE += "return v, dw, dh"
-GRID = """{head}{text}
-v = div.Tensor(all_reduce(sum(each), "sum", "d"), count)
-dw = all_reduce(mm(t(dx), h2), "sum", "d")
-dh = view(all_reduce(mm(dx, w), "sum", "t"), [{shape}, 5])
-return v, dw, dh
-"""
-BOTH = SOFTMAX + LOOKUP + COLUMN.replace("mask", "far_mask").replace("there", "column")
-BOTH = BOTH.replace("_to_copy(c,", '_to_copy(all_reduce(c, "sum", "d"),')
-
-
-def tokens(name: str, mine: str, dim: int, swap: bool = False) -> Case:
-    """Of sequence and batch, [4, 2], every pair of ranks has ``mine``, cut along ``dim``; labels
-    are batch first where ``swap`` is set."""
-    body = {"{head}": HEAD, "{text}": "\n".join(BOTH.splitlines()[3:]) + "\n"}
-    whole = {"{head}": HEAD, "{text}": (SEQ + BACK).split("\n", 2)[2].replace("6, 12", "8, 12")}
-    texts = []
-    for text, parts, shape in ((ALONE, whole, "4, 2"), (GRID, body, mine)):
-        for key, value in parts.items():
-            text = text.replace(key, value)
-        if swap:
-            text = text.replace("labels: i64[{shape}]", f"labels: i64[{shape[::-1]}]")
-            text = text.replace("view(labels,", "view(transpose(labels, 0, 1),")
-        texts.append(text.replace("{shape}", shape))
-    n = 2 if dim == 0 else 1
-    boxes = [
-        [[n * (r // 2), n * (r // 2) + n] if i == dim else [0, e] for i, e in enumerate((4, 2))]
-        for r in range(4)
-    ]
-    relate = {
-        "h": [row(r, "h", seq_box=[*boxes[r], [0, 5]]) for r in range(4)],
-        "labels": [
-            row(r, "labels", seq_box=boxes[r][::-1] if swap else boxes[r]) for r in range(4)
-        ],
-        "w": [row(r, "w", seq_box=[[6 * (r % 2), 6 * (r % 2) + 6], [0, 5]]) for r in range(4)],
-    }
-    groups = {"t": [[0, 1], [2, 3]], "d": [[0, 2], [1, 3]]}
-    seq, dist = filled(texts[0], 8, "12"), filled(texts[1], 4, "6", "6 * (rank % 2)")
-    return Case(name, seq, dist, 4, relate=relate, groups=groups)
-
-
-BATCH = tokens("batch cut", "4, 1", 1)
-SEQUENCE = tokens("sequence cut", "2, 2", 0)
-OF_GRID = """
-count not reduced | _to_copy(all_reduce(c, "sum", "d") | _to_copy(c
-count averaged | all_reduce(c, "sum", "d") | all_reduce(c, "avg", "d")
-count reduced over classes | all_reduce(c, "sum", "d") | all_reduce(c, "sum", "t")
-loss not reduced | all_reduce(sum(each), "sum", "d") | sum(each) | dw dh
-maximum over tokens | "max", "t" | "max", "d"
-denominators over tokens | dim_IntList(exp(s), [1], True), "sum", "t" | dim_IntList(exp(s), [1], True), "sum", "d"
-lookups over tokens | all_reduce(found, "sum", "t") | all_reduce(found, "sum", "d") | dw dh
-"""
-
-
-@table(
-    BATCH,
-    SEQUENCE,
-    tokens("batch cut, labels batch first", "4, 1", 1, swap=True),
-    tokens("sequence cut, labels batch first", "2, 2", 0, swap=True),
-    *misses(BATCH, OF_GRID),
-)
-def test_tokens_are_cut_as_well(case: Case, outcomes: Outcomes) -> None:
-    """The loss and the gradients of weight and input."""
     check(case, outcomes(case))
 
 

@@ -1,0 +1,70 @@
+"""TorchTitan's Llama 3 in its published size, parallelised by TorchTitan."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="capture traces programs with torch")
+pytest.importorskip("torchtitan", reason="TorchTitan is not installed: pip install torchtitan")
+pytest.importorskip("triton", reason="TorchTitan imports triton: pip install --no-deps triton")
+
+from gg_datalog import Pair, Result, capture, verify
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "torchtitan_llama" / "model.py"
+RIGHT: dict[str, tuple[int, dict[str, Any]]] = {
+    "tensor": (2, {"sequence_parallel": False}),
+    "tensor and sequence": (2, {}),
+    "tensor and sequence, eight ranks": (8, {}),
+    "data, tensor and sequence": (4, {"data": 2}),
+}
+# mistake: a code that names it
+WRONG = {"data-gradient-not-reduced": "GG104", "labels-of-one-replica": "GG103"}
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    """The module that builds the programs."""
+    spec = spec_from_file_location("torchtitan_llama_model", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def unmapped(pair: Pair, result: Result) -> set[str]:
+    """What is not rebuilt, by the names that capture gives to outputs."""
+    names = {row["seq"]: row["name"] for row in pair.documents.outputs}
+    return {names[row.seq] for row in result.outputs if row.status != "mapped"}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_model_refines(name: str, model: Any) -> None:
+    world_size, variant = RIGHT[name]
+    pair = capture(**model.llama3(**variant), world_size=world_size)
+    result = verify(pair)
+    assert result.refines, str(result)
+    parameters = sum(one.kind == "parameter" for one in pair.records[0].inputs)
+    assert len(result.outputs) == 1 + parameters
+
+
+@pytest.mark.parametrize("bug", WRONG)
+def test_a_mistake_is_found(bug: str, model: Any) -> None:
+    result = verify(capture(**model.llama3(data=2, bug=bug), world_size=4))
+    assert result.verdict == "does-not-refine", str(result)
+    assert WRONG[bug] in {finding.code for finding in result.findings}, str(result)
+
+
+def test_only_the_gradient_of_the_head_is_not_summed(model: Any) -> None:
+    variant = {"data": 2, "bug": "data-gradient-not-reduced"}
+    pair = capture(**model.llama3(**variant), world_size=4)
+    assert unmapped(pair, verify(pair)) == {"grad_model.lm_head.weight"}
+
+
+def test_every_mistake_is_tried(model: Any) -> None:
+    assert set(WRONG) == set(model.BUGS)
