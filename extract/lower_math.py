@@ -126,6 +126,8 @@ def _masked_product(ctx: Context, gives: Base) -> None:
     hidden = inverted(ctx, mask)
     ctx.side.cleared.setdefault(gives, (x, hidden))
     masked_lookup(ctx, gives, x, hidden)
+    if gives in ctx.side.taken:
+        gives.needs.append(hidden.base)
 
 
 def _terms(gives: Base) -> tuple[View, View] | None:

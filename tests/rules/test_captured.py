@@ -150,6 +150,12 @@ BACKWARD = (
     f"r = {KERNEL}_backward(g, q, k, v, o, l, 0.0, True)\n"
     "y: f32[2, {h}, 3, 8] = r[{place}]\nreturn y"
 )
+BACK_GROUPED = (
+    "g: f32[2, {h}, 3, 8]\nq: f32[2, {h}, 3, 8]\nk: f32[2, {k}, 3, 8]\nv: f32[2, {k}, 3, 8]\n"
+    "o: f32[2, {h}, 3, 8]\nl: f32[2, {h}, 3]\n"
+    f"r = {KERNEL}_backward(g, q, k, v, o, l, 0.0, True)\n"
+    "y: f32[2, {k}, 3, 8] = r[1]\nreturn y"
+)
 ATTENTION = [
     SDPA,
     SDPA.miss("not causal", "0.0, True)", "0.0, False)"),
@@ -185,6 +191,11 @@ ATTENTION = [
     *(
         Case(f"attention backward, gradient {place}", BACKWARD.format(h=4, place=place), BACKWARD.format(h=2, place=place))
         for place in range(3)
+    ),
+    Case(
+        "attention backward with grouped heads",
+        BACK_GROUPED.format(h=8, k=4),
+        BACK_GROUPED.format(h=4, k=2),
     ),
     Case("attention backward, another gradient", BACKWARD.format(h=4, place=1), BACKWARD.format(h=2, place=2), maps=()),
 ]  # fmt: skip
@@ -256,12 +267,106 @@ COMPLEX = [
     TURNED.miss("conjugated", "mul.Tensor(a, c)", "mul.Tensor(a, _conj(c))"),
 ]
 
+# ---- fused by groups: heads of one group and its key and value lie together -----------------------------
+QKV = (
+    "x: f32[3, 5]\nw: f32[{n}, 5]\nh = view(mm(x, t(w)), [3, {n} // 12, 4, 3])\n"
+    "s = split_with_sizes(h, [2, 1, 1], 2)\n"
+    "y = mul.Tensor(mul.Tensor(s[0], s[1]), relu(s[2]))\nreturn y"
+)
+FUSED_QKV = Case("fused by groups", QKV.format(n=48), QKV.format(n=24))
+OTHER_GROUPS = {"w": [row(r, "w", seq_box=[[12 * r, 12 * r + 24], [0, 5]]) for r in range(2)]}
+IN_GROUPS = [
+    FUSED_QKV,
+    FUSED_QKV.miss("key and value swapped", "s[0], s[1]), relu(s[2])", "s[0], s[2]), relu(s[1])"),
+    FUSED_QKV.miss("other sizes", "[2, 1, 1]", "[1, 1, 2]"),
+    FUSED_QKV.but("groups of the other rank", relate=OTHER_GROUPS),
+]
 
-@table(*SPREAD, *CHUNKS, *HALVES_OF)
+# ---- sums over a dimension of which a rank holds one position -------------------------------------------
+ALONE = Case(
+    "a sum of which every rank has one term",
+    "x: f32[2, 4, 3]\nw: f32[4, 5]\ny = mm(t(sum.dim_IntList(x, [0])), w)\nreturn y",
+    'x: f32[1, 4, 3]\nw: f32[4, 5]\ny = mm(t(all_reduce(view(x, [4, 3]), "sum", "g")), w)\nreturn y',
+)
+STACK = Case(
+    "losses stacked and added up",
+    "x: f32[8]\ny = sum(mul.Tensor(x, x))\nreturn y",
+    "x: f32[8]\na = slice(x, 0, 0, 4)\nb = slice(x, 0, 4, 8)\n"
+    "y = sum(stack([sum(mul.Tensor(a, a)), sum(mul.Tensor(b, b))]))\nreturn y",
+)
+SUMS = [
+    ALONE,
+    ALONE.miss("not added up", 'all_reduce(view(x, [4, 3]), "sum", "g")', "view(x, [4, 3])"),
+    ALONE.miss("a maximum", '"sum", "g"', '"max", "g"'),
+    ALONE.miss("averaged", '"sum", "g"', '"avg", "g"'),
+    STACK,
+    STACK.miss("one of them twice", "sum(mul.Tensor(b, b))", "sum(mul.Tensor(a, a))"),
+    STACK.miss("averaged", "y = sum(stack(", "y = mean(stack("),
+]
+
+# ---- lookups in a shard: ids clamped to its rows, results multiplied by the mask ------------------------
+CLAMPED = Case(
+    "a lookup with clamped ids",
+    "i: i64[6]\nw: f32[8, 3]\ny = embedding(w, i)\nreturn y",
+    "i: i64[6]\nw: f32[4, 3]\n"
+    "m: b[6] = bitwise_and.Tensor(ge(i, 4 * rank), lt(i, 4 * rank + 4))\n"
+    "k: i64[6] = clamp(sub.Tensor(i, 4 * rank), 0, 3)\n"
+    "u = _to_copy(unsqueeze(m, 1), dtype='float32')\n"
+    'y = all_reduce(mul.Tensor(embedding(w, k), u), "sum", "g")\nreturn y',
+)
+CLAMPED_BACK = Case(
+    "the gradient of a lookup with clamped ids",
+    "i: i64[6]\ng: f32[6, 3]\ny = embedding_dense_backward(g, i, 8, -1, False)\nreturn y",
+    "i: i64[6]\ng: f32[6, 3]\n"
+    "m: b[6] = bitwise_and.Tensor(ge(i, 4 * rank), lt(i, 4 * rank + 4))\n"
+    "k: i64[6] = clamp(sub.Tensor(i, 4 * rank), 0, 3)\n"
+    "u = _to_copy(unsqueeze(m, 1), dtype='float32')\n"
+    "y = embedding_dense_backward(mul.Tensor(g, u), k, 4, -1, False)\nreturn y",
+)
+CLAMPS = [
+    CLAMPED,
+    CLAMPED.miss("clamped to one row less", "0, 3)", "0, 2)"),
+    CLAMPED.miss("clamped from the second row", ", 0, 3)", ", 1, 3)"),
+    CLAMPED.miss("not masked", "mul.Tensor(embedding(w, k), u)", "embedding(w, k)"),
+    CLAMPED.miss("the mask one row further", "lt(i, 4 * rank + 4)", "lt(i, 4 * rank + 5)"),
+    CLAMPED.miss("the offset of another rank", "sub.Tensor(i, 4 * rank)", "sub.Tensor(i, 4 * rank - 4)"),
+    CLAMPED_BACK,
+    CLAMPED_BACK.miss("the gradient not masked", "mul.Tensor(g, u)", "g"),
+    CLAMPED_BACK.miss("the mask one row further", "lt(i, 4 * rank + 4)", "lt(i, 4 * rank + 5)"),
+]  # fmt: skip
+
+# ---- experts ---------------------------------------------------------------------------------------------
+EXPERTS = Case(
+    "products of experts' rows, columns cut",
+    "x: f32[6, 4]\nw: f32[2, 4, 8]\ng: f32[6, 8]\no: i32[2]\n"
+    "y: f32[6, 8] = _grouped_mm(x, w, o)\nz: f32[2, 4, 8] = _grouped_mm(t(x), g, o)\nreturn y, z",
+    "x: f32[6, 4]\nw: f32[2, 4, 4]\ng: f32[6, 4]\no: i32[2]\n"
+    "y: f32[6, 4] = _grouped_mm(x, w, o)\nz: f32[2, 4, 4] = _grouped_mm(t(x), g, o)\nreturn y, z",
+)
+SUMMED = Case(
+    "products of experts' rows, added up",
+    "x: f32[6, 8]\nw: f32[2, 8, 4]\no: i32[2]\ny: f32[6, 4] = _grouped_mm(x, w, o)\nreturn y",
+    "x: f32[6, 4]\nw: f32[2, 4, 4]\no: i32[2]\np: f32[6, 4] = _grouped_mm(x, w, o)\n"
+    'y = all_reduce(p, "sum", "g")\nreturn y',
+)
+GROUPS = [
+    EXPERTS,
+    SUMMED,
+    SUMMED.miss("not added up", 'all_reduce(p, "sum", "g")', "p"),
+    Case(
+        "rows cut between experts",
+        "x: f32[6, 4]\nw: f32[2, 4, 8]\no: i32[2]\ny: f32[6, 8] = _grouped_mm(x, w, o)\nreturn y",
+        "x: f32[3, 4]\nw: f32[2, 4, 8]\no: i32[2]\ny: f32[3, 8] = _grouped_mm(x, w, o)\nreturn y",
+        maps=(),
+    ),
+]
+
+
+@table(*SPREAD, *CHUNKS, *HALVES_OF, *IN_GROUPS, *SUMS)
 def test_movement(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
 
 
-@table(*ATTENTION, *CHOSEN, *PADDING, *COMPLEX)
+@table(*ATTENTION, *CHOSEN, *PADDING, *COMPLEX, *CLAMPS, *GROUPS)
 def test_kernels(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
