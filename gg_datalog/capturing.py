@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,19 +46,40 @@ def captured_case(
 ) -> list[str]:
     """Captures what MODULE:FUNCTION describes into a case folder; what there is to say of it."""
     package = tracing()
-    arguments = _described(program)
-    if ranks is not None:
-        arguments["ranks"] = _numbers(ranks)
-    arguments |= {key: value for key, value in options.items() if value is not None}
-    arguments |= {"world_size": world_size, "progress": progress}
-    try:
-        pair = package.capture(**arguments)
-    except TypeError as error:
-        raise InputError(
-            f"what it returns does not suit capture: {error}", program, DESCRIBE
-        ) from None
+    with _stdout_kept_clean():
+        arguments = _described(program)
+        given = arguments.setdefault("world_size", world_size)
+        if given != world_size:
+            raise InputError(
+                f"it returns world_size {given}, --world-size is {world_size}",
+                program,
+                "leave it out there, or give the same number",
+            )
+        if ranks is not None:
+            arguments["ranks"] = _numbers(ranks)
+        arguments |= {key: value for key, value in options.items() if value is not None}
+        try:
+            pair = package.capture(**arguments, progress=progress)
+        except TypeError as error:
+            raise InputError(
+                f"what it returns does not suit capture: {error}", program, DESCRIBE
+            ) from None
     pair.save(case)
     return list(_said(pair.documents.about))
+
+
+@contextmanager
+def _stdout_kept_clean() -> Iterator[None]:
+    """What the program prints is not the report."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 DESCRIBE = (
@@ -90,7 +113,7 @@ def _function(module: str, name: str) -> Any:
             found = import_module(module)
     except GGError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"the module cannot be imported: {type(error).__name__}: {error}",
             _line(error) or module,
@@ -107,7 +130,7 @@ def _call(function: Any, program: str) -> Any:
         return function()
     except GGError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"it failed: {type(error).__name__}: {error}", _line(error) or program, DESCRIBE
         ) from None

@@ -70,7 +70,7 @@ class Given:
         return CaseFiles(self.seq, list(self.dist))
 
     def _read(self, name: str, kept: Path, progress: Progress) -> CaseFiles:
-        from gg_datalog.readers import ReaderInput, load_reader
+        from gg_datalog.readers import ReaderInput, load_reader, read_with
         from gg_datalog.readers.fx_groups import contradictions
         from gg_datalog.readers.fx_text import parts
 
@@ -84,7 +84,8 @@ class Given:
         for path in self.paths:
             if not all(part.is_file() for part in (parts(path) if name == "fx-text" else [path])):
                 raise InputError("no such file", str(path), "give the path of an existing file")
-        documents = reader(ReaderInput(self.paths, _groups(self.named_groups), progress))
+        given = ReaderInput(self.paths, _groups(self.named_groups), progress)
+        documents = read_with(name, reader, given)
         if documents.groups is None and self.groups is None:
             contradictions(documents.seq, documents.dist)
         return documents.write(kept)

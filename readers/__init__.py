@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gg_datalog.errors import InputError
+from gg_datalog.errors import GGError, InputError
 
 if TYPE_CHECKING:
     from gg_datalog.extract.documents import CaseDocuments
@@ -48,7 +48,7 @@ def load_reader(name: str) -> Reader:
         raise InputError(f"two readers are called `{name}`: {homes}", None, "remove one of them")
     try:
         reader = found[0].load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"the reader `{name}` ({found[0].value}) cannot be loaded: {error}",
             None,
@@ -57,6 +57,32 @@ def load_reader(name: str) -> Reader:
     if not callable(reader):
         raise InputError(f"the reader `{name}` ({found[0].value}) is no function", None)
     return reader  # type: ignore[no-any-return]
+
+
+def read_with(name: str, reader: Reader, given: ReaderInput) -> CaseDocuments:
+    """What the reader called ``name`` makes of the files; one message where it is wrong itself."""
+    from gg_datalog.extract.documents import CaseDocuments
+
+    try:
+        documents = reader(given)
+    except (GGError, OSError):
+        raise
+    except Exception as error:
+        if str(getattr(reader, "__module__", "")).startswith("gg_datalog."):
+            raise
+        raise InputError(
+            f"the reader `{name}` failed: {type(error).__name__}: {error}", None, BROUGHT
+        ) from error
+    if not isinstance(documents, CaseDocuments):
+        raise InputError(
+            f"the reader `{name}` returned {type(documents).__name__}, not CaseDocuments",
+            None,
+            BROUGHT,
+        )
+    return documents
+
+
+BROUGHT = "report this to those who wrote the package that brings it"
 
 
 def _points() -> Sequence[EntryPoint]:

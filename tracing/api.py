@@ -66,6 +66,8 @@ def capture(
         InputError: the program cannot be captured: which rank, what, which line, what to do.
     """
     _check(world_size, mode, ranks)
+    _check_functions(build=build, make_inputs=make_inputs, loss=loss, step=step)
+    _check_functions(sequential=sequential, sequential_step=sequential_step)
     chosen = list(range(world_size)) if ranks == "all" else sorted(set(ranks))
     override = load_override(relations)
     program = Program(build, make_inputs, backward, loss, step)
@@ -94,6 +96,12 @@ def _check(world_size: int, mode: str, ranks: Any) -> None:
         raise InputError(
             f"ranks is {ranks!r}", None, f'give "all", or ranks from 0 to {world_size - 1}'
         )
+
+
+def _check_functions(**given: Any) -> None:
+    for name, function in given.items():
+        if not callable(function) and (function is not None or name in ("build", "make_inputs")):
+            raise InputError(f"{name} is {function!r}", None, "give a function (docs/capture.md)")
 
 
 def _captured(

@@ -13,6 +13,7 @@ from gg_datalog.tracing.refusal import Refused
 
 functional = torch.ops._c10d_functional
 REDUCTIONS = {"SUM": "sum", "AVG": "avg", "MAX": "max", "MIN": "min", "PRODUCT": "product"}
+KINDS = (*REDUCTIONS, "BAND", "BOR", "BXOR", "PREMUL_SUM")
 
 # Transfers and rooted collectives that torch has no functional form of (docs/format.md).
 LIBRARY = torch.library.Library("gg_datalog", "FRAGMENT")
@@ -96,7 +97,7 @@ def _rank(given: Given) -> int:
 
 def _reduction(given: Given) -> str:
     kind = given["reduce_op"].op()
-    name = next((n for n in REDUCTIONS if kind == getattr(ReduceOp, n)), str(kind))
+    name = next((n for n in KINDS if kind == getattr(ReduceOp, n)), str(kind))
     if name not in REDUCTIONS:
         raise Refused(
             f"the reduction {name} of a collective is not known here",

@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
-from gg_datalog.tracing.eager_route import Reduction, Traced, open_reductions
+from gg_datalog.tracing.eager_route import NO_GRADIENT, Reduction, Traced, open_reductions
 from gg_datalog.tracing.inputs import Input, local_of
 from gg_datalog.tracing.private import (
     BufferAOTInput,
@@ -49,12 +49,20 @@ def trace_dynamo(
         module.requires_grad_(False)
     _attributes_as_buffers(module)
     with mode, ExitStack() as stack:
-        captured = dynamo_graph_capture_for_export(whole)(*args, **kwargs)
+        try:
+            captured = dynamo_graph_capture_for_export(whole)(*args, **kwargs)
+        except SyntaxError as error:  # of the code that dynamo writes to return nothing
+            raise Refused(
+                "the program returns no tensor", "return what is to be compared"
+            ) from error
         try:
             exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
         except AssertionError as error:
             raise _constant_of_program(error) from error
-    return _described(exported, inputs, pytree.tree_leaves((args, kwargs)))
+    traced = _described(exported, inputs, pytree.tree_leaves((args, kwargs)))
+    if program.backward and not any(name.startswith("grad_") for name in traced.returned):
+        raise Refused(*NO_GRADIENT)
+    return traced
 
 
 def _attributes_as_buffers(module: nn.Module) -> None:

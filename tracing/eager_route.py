@@ -23,6 +23,10 @@ from gg_datalog.tracing.private import (
 from gg_datalog.tracing.program import Program, named
 from gg_datalog.tracing.refusal import Refused
 
+NO_GRADIENT = (
+    "nothing that the program returns depends on a parameter that needs a gradient",
+    "return the loss, give loss=, or capture without backward",
+)
 Reduction = tuple[str, str]  # which one, and the name of the group
 
 
@@ -110,10 +114,7 @@ def _differentiate(output: Any, module: nn.Module) -> None:
             )
         torch.autograd.backward(open_ones)
     elif not any(gradient_of(p) is not None for p in module.parameters()):
-        raise Refused(
-            "nothing that the program returns depends on a parameter that needs a gradient",
-            "return the loss, give loss=, or capture without backward",
-        )
+        raise Refused(*NO_GRADIENT)
 
 
 def gradient_of(parameter: nn.Parameter) -> torch.Tensor | None:

@@ -347,7 +347,7 @@ def _pieces(row: Mapping[str, Any], where: str) -> list[Explicit]:
 def _explicit(piece: Mapping[str, Any], where: str) -> Explicit:
     ranks = piece.get("rank")
     listed = [ranks] if type(ranks) is int else ranks
-    boxes = [piece.get("sequential"), piece.get("distributed")]
+    boxes: list[Any] = [piece.get("sequential"), piece.get("distributed")]
     fits = (
         set(piece) <= {"rank", "sequential", "distributed"}
         and (listed is None or _integers(listed))

@@ -52,7 +52,8 @@ def paired(
     """The documents of a case: graphs, groups, input relations and outputs."""
     related = relate(sequential, ranks, override, world_size)
     notes = {note: None for record in ranks for note in record.notes}
-    assumptions = [("capture", text) for text in notes] + related.assumptions()
+    left_out = _left_out(ranks, world_size)
+    assumptions = [("capture", text) for text in (*left_out, *notes)] + related.assumptions()
     documents = CaseDocuments(
         seq=sequential.graph,
         dist={record.rank: record.graph for record in ranks},
@@ -65,10 +66,29 @@ def paired(
         about={
             **about,
             "assumptions": [{"kind": kind, "text": text} for kind, text in assumptions],
-            "warnings": [*_lost(sequential, ranks), *related.warnings],
+            "warnings": [*_alone(ranks), *_lost(sequential, ranks), *related.warnings],
         },
     )
     return Pair(documents, [sequential, *ranks])
+
+
+def _left_out(ranks: Sequence[RankRecord], world_size: int) -> list[str]:
+    """A verdict speaks of the ranks that were captured."""
+    numbers = [record.rank for record in ranks]
+    if len(numbers) == world_size:
+        return []
+    shown = ", ".join(map(str, numbers))
+    return [f"of {world_size} ranks only {shown} were captured: the others are not looked at"]
+
+
+def _alone(ranks: Sequence[RankRecord]) -> list[str]:
+    """Collectives with ranks that were not captured do not line up."""
+    captured = {record.rank for record in ranks}
+    members = {rank for record in ranks for group in record.groups.values() for rank in group}
+    missing = ", ".join(map(str, sorted(members - captured)))
+    if not missing:
+        return []
+    return [f"ranks {missing} take part in collectives and were not captured: capture them, too"]
 
 
 def _outputs(sequential: RankRecord, ranks: Sequence[RankRecord]) -> list[Json]:

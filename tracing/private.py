@@ -6,6 +6,8 @@ Another release may move them: then this module is what to change, and what
 
 from __future__ import annotations
 
+import logging
+import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -196,6 +198,18 @@ def source_lines() -> Iterator[None]:
             yield
     finally:
         fx_traceback.format_stack, tracer._filter_traceback_frames, tracer.create_node = originals
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """torch logs what a fake tensor raises, with its traceback, before it raises it."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.disabled
+    log.disabled = not os.environ.get("GG_DATALOG_DEBUG")
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def inline_compiled() -> Any:

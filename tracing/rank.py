@@ -19,10 +19,10 @@ from gg_datalog.tracing.export import (
     rename_placeholders,
 )
 from gg_datalog.tracing.inputs import Input, program_inputs
-from gg_datalog.tracing.private import FakeTensorMode, real_meshes
+from gg_datalog.tracing.private import FakeTensorMode, quiet, real_meshes
 from gg_datalog.tracing.program import Program
 from gg_datalog.tracing.record import InputRecord, RankRecord
-from gg_datalog.tracing.refusal import Refused, refusal
+from gg_datalog.tracing.refusal import WITHOUT, Refused, refusal
 from gg_datalog.tracing.world import rank_of
 
 SEQUENTIAL = -1
@@ -37,18 +37,19 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
     try:
         with rank_of(max(rank, 0), world_size):
             mode = FakeTensorMode(allow_non_fake_inputs=True)
-            with mode, real_meshes():
+            with mode, real_meshes(), quiet():
                 module = program.module(max(rank, 0), world_size)
                 args, kwargs = program.inputs(max(rank, 0), world_size)
             doing = "capture"
             inputs = program_inputs(module, args, kwargs)
             _uncaptured(module, route, program)
-            traced = ROUTES[route](program, module, args, kwargs, inputs, mode)
+            with quiet():
+                traced = ROUTES[route](program, module, args, kwargs, inputs, mode)
             notes = _uncaptured(module, route, program)  # some are made by the first forward
             return _record(traced, rank, notes, started)
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            raise
         raise refusal(error, who, doing) from error
 
 
@@ -122,7 +123,7 @@ def _uncaptured(module: nn.Module, route: str, program: Program) -> list[str]:
             raise Refused(
                 f"`{path or 'the module'}` is a {kind}, whose communication runs outside of the "
                 "captured operators",
-                "build the module without it, and reduce the gradients in step(module)",
+                WITHOUT,
             )
     if route != "dynamo" or not program.backward:
         return []

@@ -452,6 +452,16 @@ def test_some_ranks() -> None:
     ]  # fmt: skip
     boxes = [row["seq_box"] for row in pair.documents.relations or []]
     assert boxes == [[[2, 4]], [[6, 8]]]
+    text = "of 4 ranks only 1, 3 were captured: the others are not looked at"
+    assert about["assumptions"][0] == {"kind": "capture", "text": text}
+    assert about["warnings"] == []
+
+
+def test_a_collective_with_a_rank_that_is_not_captured() -> None:
+    pair = taken(lambda x, _: x.sum(0), EAGER["all_reduce sum"][0], shards, ranks=[1])
+    assert pair.documents.about["warnings"] == [
+        "ranks 0 take part in collectives and were not captured: capture them, too"
+    ]
 
 
 @pytest.mark.parametrize("mode", ROUTES)
@@ -912,3 +922,35 @@ def test_a_transposed_weight_verifies_and_replays(tmp_path: Path) -> None:
     small = shrink(load(case_files(tmp_path / "case")), load_table([])).case
     small.write(tmp_path / "small")  # the boxes follow the sizes
     assert verify(tmp_path / "small").refines
+
+
+# ---- verdicts in Python
+def test_a_result(tmp_path: Path) -> None:
+    said: list[str] = []
+    pair = taken(lambda x, _: x.sum(0), lambda x, _: x.sum(0) * 1, shards)
+    result = verify(pair, result=tmp_path / "result", progress=said.append)
+    assert not result.refines and result.verdict == "does-not-refine"
+    assert [row.status for row in result.outputs] == ["unmapped"]
+    assert result.findings[0].level == "error" and said
+    assert [row.kind for row in result.assumptions] == ["guessed relation"]
+    assert str(result).startswith("DOES NOT REFINE: ") and result.findings[0].message in str(result)
+    assert repr(result) == f"<Result does-not-refine, {len(result.findings)} findings>"
+    assert (tmp_path / "result" / "report.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [({"engine": "prolog"}, "prolog"), ({"operators": ["missing.toml"]}, "missing.toml"),
+     ({"timeout": 1e-9}, "second")],
+)  # fmt: skip
+def test_what_verify_refuses(given: Json, text: str) -> None:
+    from gg_datalog.errors import GGError
+
+    with pytest.raises(GGError, match=text) as found:
+        verify(taken(lambda x, _: x * 2, rows=replicas), **given)
+    assert found.value.hint or found.value.where
+
+
+def test_no_case(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such case folder"):
+        verify(tmp_path / "missing")

@@ -28,6 +28,7 @@ TURNED = "t = reshape(transpose(view(x, [4, 6, 3]), 0, 1), [24, 3])\n"
 STRIPES = "s = slice(view(x, [4, 6, 3]), 1, 3 * rank, 3 * rank + 3)\n"
 STRIPES += "y = mm(cat([z, reshape(s, [12, 3])], 0), w)\n"
 COLUMNS = ", ".join(f"select(v, 1, {i})" for i in range(6))
+MOST = ", ".join(f"select(v, 1, {i})" for i in range(5))
 HEADS = "x: f32[{n}, 4]\nw: f32[4, 5]\nz: f32[4]\n"
 DIGITS = "return select(select(matmul(view(x, [4, 2, 3, 3]), w), 1, 1), 1, 2)"
 HEAD = "y = matmul(view(stack([select(x, 0, 0), z], 0), [2, 1, 4]), w)\nreturn slice(y, 0, 0, 1)"
@@ -52,6 +53,11 @@ LAYOUTS = {
     "a column of two digits": (
         X + DIGITS,
         X + "return matmul(select(view(x, [4, 6, 3]), 1, 5), w)",
+        2,
+    ),
+    "some columns side by side": (
+        X + "return matmul(view(x, [4, 2, 3, 3]), w)",
+        X + f"v = view(x, [4, 6, 3])\nreturn matmul(stack([{MOST}], 1), w)",
         2,
     ),
     "columns side by side": (

@@ -275,7 +275,21 @@ QKV = (
 )
 FUSED_QKV = Case("fused by groups", QKV.format(n=48), QKV.format(n=24))
 OTHER_GROUPS = {"w": [row(r, "w", seq_box=[[12 * r, 12 * r + 24], [0, 5]]) for r in range(2)]}
+PAIRED_QKV = (
+    "x: f32[3, 5]\nw: f32[{n}, 5]\nh = view(mm(x, t(w)), [3, {n} // 24, 4, 2, 3])\n"
+    "s = split_with_sizes(h, [2, 1, 1], 2)\n"
+    "y = mul.Tensor(mul.Tensor(s[0], s[1]), relu(s[2]))\nreturn y"
+)
 IN_GROUPS = [
+    Case("fused by groups, in pairs", PAIRED_QKV.format(n=96), PAIRED_QKV.format(n=48)),
+    Case(
+        "fused by groups, in pairs on one side",
+        PAIRED_QKV.format(n=96),
+        PAIRED_QKV.format(n=48)
+        .replace("4, 2, 3]", "4, 6]")
+        .replace("y = ", "z = ")
+        .replace("return y", "y = view(z, [3, 2, 2, 2, 3])\nreturn y"),
+    ),
     FUSED_QKV,
     FUSED_QKV.miss("key and value swapped", "s[0], s[1]), relu(s[2])", "s[0], s[2]), relu(s[1])"),
     FUSED_QKV.miss("other sizes", "[2, 1, 1]", "[1, 1, 2]"),
@@ -294,7 +308,32 @@ STACK = Case(
     "x: f32[8]\na = slice(x, 0, 0, 4)\nb = slice(x, 0, 4, 8)\n"
     "y = sum(stack([sum(mul.Tensor(a, a)), sum(mul.Tensor(b, b))]))\nreturn y",
 )
+GRID_ROWS = {
+    "a": [row(r, "a", seq_box=[[r // 2, r // 2 + 1], [0, 4], [3 * (r % 2), 3 * (r % 2) + 3]]) for r in range(4)],
+    "w": [row(r, "w", seq_box=[[r // 2, r // 2 + 1], [3 * (r % 2), 3 * (r % 2) + 3], [0, 3]]) for r in range(4)],
+}  # fmt: skip
+GRID = Case(
+    "a part of a product, and one term of a sum",
+    "a: f32[2, 4, 6]\nw: f32[2, 6, 3]\ny = sum.dim_IntList(bmm(a, w), [0])\nreturn y",
+    "a: f32[1, 4, 3]\nw: f32[1, 3, 3]\np = view(bmm(a, w), [4, 3])\n"
+    'y = all_reduce(all_reduce(p, "sum", "h"), "sum", "v")\nreturn y',
+    ranks=4,
+    groups={"h": [[0, 1], [2, 3]], "v": [[0, 2], [1, 3]]},
+    relate=GRID_ROWS,
+)
 SUMS = [
+    GRID,
+    GRID.miss(
+        "added up over one axis",
+        'all_reduce(all_reduce(p, "sum", "h"), "sum", "v")',
+        'all_reduce(p, "sum", "h")',
+    ),
+    GRID.miss("added up over one axis twice", '"sum", "v")', '"sum", "h")'),
+    GRID.but(
+        "added up the other way round",
+        maps=None,
+        dist=GRID.dist.replace('"h"', '"u"').replace('"v"', '"h"').replace('"u"', '"v"'),
+    ),
     ALONE,
     ALONE.miss("not added up", 'all_reduce(view(x, [4, 3]), "sum", "g")', "view(x, [4, 3])"),
     ALONE.miss("a maximum", '"sum", "g"', '"max", "g"'),
