@@ -9,7 +9,7 @@ from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
 from gg_datalog.extract.dtypes import is_float
-from gg_datalog.extract.graph import is_symbolic
+from gg_datalog.extract.graph import Ref, is_symbolic
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_movement import joined, need, stretched
 from gg_datalog.extract.records import Concat, Operator
@@ -552,6 +552,22 @@ def dropout(ctx: Context) -> Value:
     name = ctx.random(f"dropout({p!r})")
     outs = ctx.elementwise(name, [x], results=2, numbered=False)
     return outs[0] if single else tuple(outs)
+
+
+@lowers("aten.bernoulli")
+def bernoulli(ctx: Context) -> Value:
+    """A mask drawn in the form of a tensor, as dropout does it on a CPU: of the form alone nothing
+    would say which elements of the ranks' mask are which of the sequential one."""
+    rate, drawn = ctx.argument(1, "p"), ctx.node.args[0] if ctx.node.args else None
+    made = ctx.graph.nodes.get(drawn.name) if isinstance(drawn, Ref) else None
+    like = made is not None and made.target.startswith(("aten.empty_like.", "aten.new_empty."))
+    form = ctx.value(made.args[0]) if made is not None and like and made.args else None
+    if not isinstance(rate, float) or not isinstance(form, View):
+        raise Unsupported("a draw in the form of no tensor, or by no probability")
+    if form.shape != ctx.node.shape or any(d.dim < 0 for dim in form.dims for d in dim):
+        raise Unsupported("a draw in another form than that of the tensor it is for")
+    name = ctx.random(f"bernoulli({rate!r})")
+    return ctx.elementwise(name, [form], numbered=False)[0]
 
 
 @lowers("aten.where", "hlo.select")

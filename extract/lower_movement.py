@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -10,7 +11,7 @@ from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import cast, is_float
 from gg_datalog.extract.graph import Literal, is_symbolic
 from gg_datalog.extract.scale import scale
-from gg_datalog.extract.view import View
+from gg_datalog.extract.view import Digit, View
 
 
 def need(view: View | None, why: str = "its digits do not split that way") -> View:
@@ -94,6 +95,17 @@ def expand(ctx: Context) -> Value:
     if isinstance(asked, tuple) and all(type(e) is int for e in asked):
         return stretched(x, asked)
     return stretched(x, [int(e) for e in shape])
+
+
+@lowers("aten.repeat")
+def repeat(ctx: Context) -> Value:
+    """The whole tensor again and again along dimensions, the last ones of which are its own."""
+    x, times = ctx.tensor(0), ctx.sizes(1, "repeats")
+    if len(times) < len(x.dims) or any(n < 1 for n in times):
+        raise Unsupported("its repeats are not known")
+    dims = [()] * (len(times) - len(x.dims)) + list(x.dims)
+    again = [(Digit(-1, n, 1), *dim) if n > 1 else dim for n, dim in zip(times, dims, strict=True)]
+    return replace(x, dims=tuple(again))
 
 
 @lowers("aten.sym_size")

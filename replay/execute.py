@@ -27,7 +27,7 @@ Values = dict[str, Any]
 # (rank, name of the node, ordinal of the random operator, shape, probability) -> mask
 Masks = Callable[[int, str, int, Sequence[int], float], Tensor]
 SPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c10d")
-DROPOUT = ("aten.native_dropout", "aten.dropout")
+DROPOUT = ("aten.native_dropout", "aten.dropout", "aten.bernoulli")
 
 
 class OutOfRange(NotExecuted):
@@ -186,6 +186,8 @@ def _dropout(node: Json, rank: int, ordinal: int, values: Values, masks: Masks) 
     x, p = (*args, kwargs.get("p"))[:2] if args else (None, None)
     if not isinstance(x, torch.Tensor) or not isinstance(p, (int, float)):
         raise NotExecuted(f"node `{node['name']}`: dropout of no tensor, or by no probability")
+    if name_of(node["target"]) == "aten.bernoulli":  # p is the probability to stay
+        return masks(rank, node["name"], ordinal, tuple(x.shape), 1 - p).to(x.dtype), 1
     train = args[2] if len(args) > 2 else kwargs.get("train")
     single = name_of(node["target"]) == "aten.dropout"
     if train is False or p == 0:

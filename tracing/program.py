@@ -44,7 +44,14 @@ class Program:
         return module
 
     def inputs(self, rank: int, world_size: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword inputs of one rank."""
+        """Positional and keyword inputs of one rank, no tensor twice: values do not count."""
+        args, kwargs = self._given(rank, world_size)
+        known: set[int] = set()
+        return pytree.tree_map_only(  # type: ignore[no-any-return]
+            torch.Tensor, lambda tensor: _another(tensor, known), (args, kwargs)
+        )
+
+    def _given(self, rank: int, world_size: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         given = _called(self.make_inputs, rank, world_size)
         if isinstance(given, Mapping):
             return (), dict(given)
@@ -60,6 +67,14 @@ class Program:
         if pair and isinstance(given[1], Mapping):
             return tuple(given[0]), dict(given[1])
         return tuple(given), {}
+
+
+def _another(tensor: torch.Tensor, known: set[int]) -> torch.Tensor:
+    """The tensor, or one like it where it was given before: two inputs may differ."""
+    if id(tensor) not in known:
+        known.add(id(tensor))
+        return tensor
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
 def _called(function: Callable[..., Any], rank: int, world_size: int) -> Any:

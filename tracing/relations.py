@@ -46,24 +46,30 @@ def relate(
 ) -> Related:
     """One or more rows for every input of every rank whose counterpart is known."""
     found = Related()
-    known = {one.name: one for one in sequential.inputs}
     used: set[str] = set()
     for record in ranks:
         for one in record.inputs:
             declared = override.declared(one.name)
             name = one.name if declared is None else declared.sequential(one.name)
-            ours = known.get(name)
+            ours = _counterpart(sequential, name, one.kind)
             if ours is None:
                 _without_counterpart(one, name, record, declared, found)
                 continue
-            used.add(name)
+            used.add(ours.node)
             for row in _rows(ours, one, record, declared, world_size, found):
                 found.rows.append(row)
     for one in sequential.inputs:
-        if one.name not in used:
+        if one.node not in used:
             found.warnings.append(f"no rank has an input that holds `{one.name}`")
     override.check_used()
     return found
+
+
+def _counterpart(sequential: RankRecord, name: str, kind: str) -> InputRecord | None:
+    """The sequential input of that name: one of the same kind, where an argument is called as a
+    parameter is."""
+    named = [one for one in sequential.inputs if one.name == name]
+    return next((one for one in named if one.kind == kind), next(iter(named), None))
 
 
 def _without_counterpart(

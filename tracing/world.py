@@ -107,8 +107,8 @@ def _received(pipe: Any, process: Any, who: str) -> Any:
         raise InputError(
             f"the process that played it {how}",
             who,
-            "capture with jobs=0 to see it happen in this process; where memory was short (signal 9), "
-            "with fewer jobs",
+            "capture with jobs=0 to see it happen in this process; where memory was short "
+            "(signal 9), with fewer jobs",
         ) from None
     process.join()
     if kind == "error":

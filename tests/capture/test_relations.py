@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -258,6 +259,17 @@ def test_inputs_without_a_counterpart() -> None:
         "nothing is known of it (relations.toml can say)",
         "no rank has an input that holds `lost`",
     ]
+
+
+def test_an_argument_that_is_called_as_a_parameter_is() -> None:
+    ours = [one("w", [2]), replace(one("w", [2], kind="input"), node="w_1")]
+    found = related(ours, [ours])
+    assert [(row["seq"], row["dist"]) for row in found.rows] == [("n_w", "n_w"), ("w_1", "w_1")]
+
+
+def test_a_buffer_that_is_a_parameter_sequentially() -> None:
+    found = related([one("w", [2])], [[one("w", [2], kind="buffer")]])
+    assert len(found.rows) == 1 and found.warnings == []
 
 
 def test_a_size_that_depends_on_data() -> None:

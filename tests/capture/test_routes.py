@@ -19,7 +19,10 @@ from torch import nn
 from gg_datalog import Pair, capture, verify
 from gg_datalog.errors import InputError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*_tensor. is deprecated:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*_tensor. is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered:UserWarning"),
+]
 Json = dict[str, Any]
 Tensor = torch.Tensor
 FUNCTIONAL = "_c10d_functional."
@@ -710,6 +713,54 @@ def test_what_a_module_holds(mode: Any, backward: bool) -> None:
     assert len(set(names)) == len(names)
     assert {row["name"] for row in pair.documents.outputs or []} >= {"updated_seen"}
     assert unmapped(pair) == set()
+
+
+class Difference(nn.Module):
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return a - b
+
+
+class Negated(nn.Module):
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return b - a
+
+
+@pytest.mark.parametrize("mode", ROUTES)
+def test_one_tensor_for_two_arguments(mode: Any) -> None:
+    """An example of them does not say that they are always equal."""
+    one = torch.ones(3, 4)
+    pair = capture(
+        lambda r, w: Negated(), lambda: (one, one), world_size=2, mode=mode, jobs=0,
+        sequential=lambda r, w: Difference(),
+    )  # fmt: skip
+    assert by_kind(pair) == {"a": "input", "b": "input"}
+    assert not verify(pair).refines
+
+
+class Shadowed(nn.Module):
+    """A parameter and an argument of one name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x = nn.Parameter(torch.ones(3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - self.x
+
+
+class Exchanged(Shadowed):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.x - x
+
+
+@pytest.mark.parametrize("mode", ROUTES)
+def test_an_argument_that_is_called_as_a_parameter_is(mode: Any) -> None:
+    for build, refines in ((Shadowed, True), (Exchanged, False)):
+        pair = capture(
+            lambda r, w, build=build: build(), tokens, world_size=2, mode=mode, jobs=0,
+            sequential=lambda r, w: Shadowed(),
+        )  # fmt: skip
+        assert verify(pair).refines == refines
 
 
 class Tied(nn.Module):

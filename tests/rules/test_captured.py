@@ -21,7 +21,19 @@ STACKED = Case(
     "y = _softmax(view(g, [4, 6]), 0, False)\nreturn y",
 )
 SWAPPED = {"x": [row(r, "x", seq_box=[[2 - 2 * r, 4 - 2 * r], [0, 6]]) for r in (0, 1)]}
+REPEATED = Case(
+    "a tensor again and again",
+    "x: f32[6, 4]\nw: f32[8, 3]\ny = mm(repeat(x, [1, 2]), w)\nreturn y",
+    "x: f32[3, 4]\nw: f32[8, 3]\ny = mm(repeat(x, [1, 2]), w)\nreturn y",
+)
 SPREAD = [
+    REPEATED,
+    REPEATED.miss(
+        "every element twice",
+        "repeat(x, [1, 2])",
+        "view(expand(unsqueeze(x, 2), [3, 4, 2]), [3, 8])",
+    ),
+    REPEATED.miss("rows again", "repeat(x, [1, 2])", "view(repeat(x, [2, 1]), [3, 8])"),
     GATHERED,
     GATHERED.miss("put together as rows", "permute(v, [1, 0, 2])", "permute(v, [0, 1, 2])"),
     GATHERED.miss("columns interleaved", "permute(v, [1, 0, 2])", "permute(v, [1, 2, 0])"),
@@ -400,12 +412,35 @@ GROUPS = [
     ),
 ]
 
+# ---- masks drawn in the form of a tensor ------------------------------------------------------------------
+DRAWN = Case(
+    "dropout as a CPU does it",
+    "x: f32[8, 4]\ne: f32[8, 4] = empty_like(x)\nm: f32[8, 4] = bernoulli.p(e, 0.9)\n"
+    "y = mul.Tensor(x, div.Scalar(m, 0.9))\nreturn y",
+    "x: f32[4, 4]\ne: f32[4, 4] = empty_like(x)\nm: f32[4, 4] = bernoulli.p(e, 0.9)\n"
+    "y = mul.Tensor(x, div.Scalar(m, 0.9))\nreturn y",
+)
+TWICE = (
+    "m: f32[{n}, 4] = bernoulli.p(e, 0.9)\no: f32[{n}, 4] = bernoulli.p(e, 0.9)\n"
+    "y = mul.Tensor(mul.Tensor(x, m), relu(o))\nreturn y"
+)
+HEAD = "x: f32[{n}, 4]\ne: f32[{n}, 4] = empty_like(x)\n"
+TWO = Case("two draws", (HEAD + TWICE).format(n=8), (HEAD + TWICE).format(n=4))
+DRAWS = [
+    DRAWN,
+    DRAWN.miss("another probability", "bernoulli.p(e, 0.9)", "bernoulli.p(e, 0.8)"),
+    DRAWN.miss("not divided", "div.Scalar(m, 0.9)", "m"),
+    TWO,
+    TWO.miss("in the other order", "mul.Tensor(x, m), relu(o)", "mul.Tensor(x, o), relu(m)"),
+    TWO.miss("one draw twice", "relu(o)", "relu(m)"),
+]
+
 
 @table(*SPREAD, *CHUNKS, *HALVES_OF, *IN_GROUPS, *SUMS)
 def test_movement(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
 
 
-@table(*ATTENTION, *CHOSEN, *PADDING, *COMPLEX, *CLAMPS, *GROUPS)
+@table(*ATTENTION, *CHOSEN, *PADDING, *COMPLEX, *CLAMPS, *GROUPS, *DRAWS)
 def test_kernels(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
