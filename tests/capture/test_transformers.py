@@ -22,10 +22,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "transformers_tp" / "model.py
 RIGHT: dict[str, tuple[str, int, dict[str, Any]]] = {
     "Llama": ("llama", 2, {}),
     "Llama, eager": ("llama", 2, {"mode": "eager"}),
-    "Llama, attention in parts, eight ranks": ("llama", 8, {"attention": "eager"}),
+    "Llama, attention in parts, four ranks": ("llama", 4, {"attention": "eager"}),
     "Llama, two layers": ("llama", 2, {"layers": 2}),
     "Qwen3": ("qwen3", 2, {}),
-    "Qwen3, four ranks": ("qwen3", 4, {"attention": "eager"}),
     "Mixtral": ("mixtral", 2, {}),
     "Mixtral, weights per token": ("mixtral", 2, {"experts": "batched_mm"}),
     "Qwen3 with experts": ("qwen3_moe", 2, {}),

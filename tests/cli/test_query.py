@@ -11,6 +11,8 @@ import duckdb
 import pytest
 from pyarrow import parquet
 
+from gg_datalog.extract.schema import SCHEMA_VERSION
+
 from .build import Cli
 
 NAMES = (
@@ -133,7 +135,7 @@ def test_every_relation_is_a_documented_view(result: Path) -> None:
         assert path.stem in known
         metadata = parquet.read_schema(path).metadata
         assert metadata[b"relation"].decode() == path.stem
-        assert metadata[b"schema_version"] == b"1"
+        assert metadata[b"schema_version"] == str(SCHEMA_VERSION).encode()
 
 
 def test_doctor(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_the_first_command(folder: Path) -> None:
 def test_the_second_command_is_what_ci_runs() -> None:
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     install, test = (c.strip() for c in TESTS.split("&&")[-2:])
-    assert install == "python -m pip install --quiet '.[dev,torch]'"
+    assert install == "python -m pip install --quiet '.[dev,torch,models]'"
     assert install.replace("--quiet", "--quiet --disable-pip-version-check") in ci
     assert f"&& {test}\n" in ci
 
