@@ -73,10 +73,21 @@ def _attention(ctx: Context, kernel: Kernel) -> Value:
         raise Unsupported("attention of other than four dimensions")
     query = views[1 if kernel.backward else 0]
     scale = ctx.argument(99, "scale") or 1 / sqrt(query.shape[3])
-    target = f"attention{'_backward' if kernel.backward else ''}(causal={causal}, scale={scale})"
+    # A mask of truths keeps or drops, any other is added to the scores.
+    mask = _mask_dtype(ctx, kernel)
+    name = "attention_backward" if kernel.backward else "attention"
+    target = f"{name}(causal={causal}, scale={scale}, mask={mask})"
     attributes(ctx)  # every keyword is looked at
     rule = _backward if kernel.backward else _forward
     return rule(ctx, kernel, target, bool(causal), views)
+
+
+def _mask_dtype(ctx: Context, kernel: Kernel) -> str:
+    place, kwargs = kernel.mask, ctx.node.kwargs
+    given = kwargs.get("attn_mask", kwargs.get("attn_bias"))
+    if isinstance(place, int) and place < len(ctx.node.args):
+        given = ctx.node.args[place]
+    return "none" if given is None else "bool" if ctx.dtype_of(given) == "bool" else "added"
 
 
 def _argument(ctx: Context, place: int | str, name: str, default: Any = None) -> Any:

@@ -199,6 +199,14 @@ ATTENTION = [
     ),
     BY_BATCH,
     OWN_MASK,
+    Case(
+        "truths as a mask that is added",
+        MASKED_TEXT.format(b=4, mb=4, mh=1).replace("m: f32", "m: b"),
+        MASKED_TEXT.format(b=4, mb=4, mh=1)
+        .replace("m: f32", "m: b")
+        .replace("attn_mask=m", "attn_mask=_to_copy(m, dtype='float32')"),
+        maps=(),
+    ),
     OWN_MASK.but("the masks of other items", relate=FIRST_MASKS),
     *(
         Case(f"attention backward, gradient {place}", BACKWARD.format(h=4, place=place), BACKWARD.format(h=2, place=place))
