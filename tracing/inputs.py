@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from gg_datalog.tracing.placements import Piece, placed
+from gg_datalog.tracing.megatron import by_state, checked
+from gg_datalog.tracing.pieces import Piece
+from gg_datalog.tracing.placements import placed
 from gg_datalog.tracing.program import named_inputs
 
 
@@ -43,10 +45,13 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
 def program_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Input]:
     """All inputs, each once, in the order of parameters, buffers, attributes and arguments."""
     found: dict[int, Input] = {}
+    stated = by_state(module)
     for kind, name, tensor in _all(module, args, kwargs):
         local = local_of(tensor)
         if id(local) not in found:
             placement = placed(tensor, name)
+            if kind == "parameter" and name in stated:
+                placement = checked(name, tensor, stated[name], placement)
             found[id(local)] = Input(name, kind, local, *placement)
     return list(found.values())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -11,10 +10,8 @@ import torch
 import torch.distributed as dist
 
 from gg_datalog.errors import InputError
-
-Box = list[list[int]]
-Piece = tuple[Box, Box]
-Placed = tuple[tuple[int, ...], list[Piece] | None, str, list[str]]
+from gg_datalog.tracing.megatron import by_attributes
+from gg_datalog.tracing.pieces import Piece, Placed
 
 
 def placed(tensor: torch.Tensor, name: str) -> Placed:
@@ -22,7 +19,7 @@ def placed(tensor: torch.Tensor, name: str) -> Placed:
     if hasattr(tensor, "placements") and hasattr(tensor, "device_mesh"):
         return _dtensor(tensor, name)
     if hasattr(tensor, "partition_dim"):
-        return _megatron(tensor, name)
+        return by_attributes(tensor, name)
     return tuple(tensor.shape), None, "", []
 
 
@@ -86,45 +83,6 @@ def _along_first(placement: Any, held: torch.Tensor, parts: int) -> Any:
 def _shards(placement: Any) -> int | None:
     dim = getattr(placement, "dim", None)
     return None if dim is None or placement.is_replicate() else int(dim)
-
-
-# ---- Megatron-Core
-def _megatron(tensor: Any, name: str) -> Placed:
-    """``tensor_model_parallel``, ``partition_dim`` and ``partition_stride`` of Megatron-Core."""
-    shape = list(tensor.shape)
-    size, rank = _tensor_parallel()
-    if not getattr(tensor, "tensor_model_parallel", False) or size == 1:
-        whole = [[0, e] for e in shape]
-        return tuple(shape), [(whole, whole)], "Megatron-Core's attributes", ["Replicate()"]
-    dim, stride = int(tensor.partition_dim), int(getattr(tensor, "partition_stride", 1) or 1)
-    full = [*shape[:dim], shape[dim] * size, *shape[dim + 1 :]]
-    if shape[dim] % stride:
-        raise InputError(
-            f"`{name}` {shape} has partition_stride {stride}, which does not divide {shape[dim]}",
-            None,
-            "give the relation in relations.toml",
-        )
-    width = shape[dim] // stride
-    starts = [(s * size + rank) * width for s in range(stride)]
-    pieces = []
-    for place, start in enumerate(starts):
-        whole = [[0, e] for e in full]
-        here = [[0, e] for e in shape]
-        whole[dim], here[dim] = [start, start + width], [place * width, (place + 1) * width]
-        pieces.append((whole, here))
-    text = f"Shard({dim})" if stride == 1 else f"Shard({dim}) in {stride} parts"
-    return tuple(full), pieces, "Megatron-Core's attributes", [text]
-
-
-def _tensor_parallel() -> tuple[int, int]:
-    """Size of the tensor-parallel group and place in it, as Megatron-Core keeps them."""
-    state: Any = sys.modules.get("megatron.core.parallel_state")
-    if state is None or not state.model_parallel_is_initialized():
-        return 1, 0
-    return (
-        int(state.get_tensor_model_parallel_world_size()),
-        int(state.get_tensor_model_parallel_rank()),
-    )
 
 
 # ---- positions to boxes

@@ -41,7 +41,8 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
                 module = program.module(max(rank, 0), world_size)
                 args, kwargs = program.inputs(max(rank, 0), world_size)
             doing = "capture"
-            inputs = program_inputs(module, args, kwargs)
+            with mode, quiet():
+                inputs = program_inputs(module, args, kwargs)
             _uncaptured(module, route, program)
             with quiet():
                 traced = ROUTES[route](program, module, args, kwargs, inputs, mode)

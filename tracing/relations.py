@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.tracing.override import Declared, Override
+from gg_datalog.tracing.pieces import agree
 from gg_datalog.tracing.record import InputRecord, RankRecord
 
 Json = dict[str, Any]
@@ -138,30 +138,13 @@ def _check_agreement(
         return
     order = declared.permute
     ours = [([seq[i] for i in order] or seq, dist) for seq, dist in said]
-    if not (_within(ours, one.pieces) and _within(one.pieces, ours)):
+    if not (agree(ours, one.pieces) and agree(one.pieces, ours)):
         raise InputError(
             f"`{one.name}` of {record.who}: {declared.where} says {_text(said)}, "
             f"{one.because} say {_text(one.pieces)}",
             None,
             "correct one of them, or write `overrules = true` there",
         )
-
-
-def _within(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """Does ``b`` say all that ``a`` says? The pieces of one list do not overlap."""
-    return all(_volume(x[1]) == sum(_shared(x, y) for y in b) for x in a)
-
-
-def _shared(a: Any, b: Any) -> int:
-    """How many elements two pieces say the same of."""
-    shifts = [[s[0] - d[0] for s, d in zip(seq, dist, strict=True)] for seq, dist in (a, b)]
-    if shifts[0] != shifts[1]:
-        return 0
-    return prod(max(0, min(x[1], y[1]) - max(x[0], y[0])) for x, y in zip(a[1], b[1], strict=True))
-
-
-def _volume(box: Any) -> int:
-    return prod(hi - lo for lo, hi in box)
 
 
 def _text(pieces: Sequence[Any]) -> str:
