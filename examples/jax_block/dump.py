@@ -49,7 +49,8 @@ def dump(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         flags = FLAGS.format(count=count, folder=folder)
         environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-        subprocess.run([sys.executable, str(HERE / "dump.py"), *sys.argv[1:], "--compile"], env=environment, check=True)
+        again = [sys.executable, str(HERE / "dump.py"), *sys.argv[1:], "--compile"]
+        subprocess.run(again, env=environment, check=True)
         for name, pattern in (("seq", SEQ), ("part", PART)):
             (found,) = Path(folder).glob(pattern.format(name=name))
             text = found.read_text().replace(str(HERE), "examples/jax_block")
