@@ -22,7 +22,7 @@ from gg_datalog.extract.records import (
     Sum,
 )
 from gg_datalog.extract.scale import ONE, Scale
-from gg_datalog.extract.view import Base, Digit, Dims, View, compose, identity
+from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut, identity
 
 Record = Operator | Sum | Slice | Concat
 
@@ -369,15 +369,19 @@ class Side:
         size = first.size
         expected = [replace(first, start=i * size) for i in range(len(views))]
         sliced = first.of.dims[first.label]
-        if cuts != expected or len(sliced) != 1 or sliced[0].extent != size * len(views):
+        outer = cut(sliced, size, len(views))
+        if cuts != expected or prod(d.extent for d in sliced) != size * len(views) or not outer:
             return None
-        dims = [[first.under(digit) for digit in one] for one in views[0].dims]
-        if any(digit is None for one in dims for digit in one):
+        if any(digit.dim < 0 for digit in outer):
             return None
-        outer = Digit(sliced[0].dim, len(views), sliced[0].stride * size)
-        dims[dim].insert(0, outer)
-        known = tuple(tuple(d for d in one if d is not None) for one in dims)
-        return View(first.of.base, known, views[0].scale)
+        dims: list[list[Digit]] = []
+        for one in views[0].dims:
+            under = [first.under(digit) for digit in one]
+            if any(digits is None for digits in under):
+                return None
+            dims.append([digit for digits in under if digits is not None for digit in digits])
+        dims[dim] = [*outer, *dims[dim]]
+        return View(first.of.base, tuple(map(tuple, dims)), views[0].scale)
 
 
 @dataclass(frozen=True)
@@ -390,14 +394,20 @@ class Cut:
     size: int
     kept: tuple[int, ...]
 
-    def under(self, digit: Digit) -> Digit | None:
-        """A digit of the slice as one of what it is cut from (of its first positions)."""
+    def under(self, digit: Digit) -> list[Digit] | None:
+        """A digit of the slice as digits of what it is cut from (of its first positions)."""
         if digit.dim < 0:
             return None
-        of = self.of.dims[self.kept[digit.dim]]
-        if len(of) != 1 or of[0].dim < 0:
+        label = self.kept[digit.dim]
+        of = self.of.dims[label]
+        if label == self.label:
+            inner = cut(of, 1, self.size)
+            if inner is None:
+                return None
+            of = tuple(inner)
+        if any(d.dim < 0 for d in of):
             return None
-        return Digit(of[0].dim, digit.extent, digit.stride * of[0].stride)
+        return cut(of, digit.stride, digit.extent)
 
 
 def plain_name(node: str) -> str:

@@ -43,7 +43,13 @@ def unmapped(pair: Pair, result: Result) -> set[str]:
     return {names[row.seq] for row in result.outputs if row.status != "mapped"}
 
 
-@pytest.mark.parametrize("name", RIGHT)
+# Without sequence parallelism gradients stay sums of two open reductions through a norm.
+UNREDUCED = pytest.mark.xfail(strict=True, reason="refused: open sums of two products pass a norm")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=UNREDUCED if n == "tensor" else ()) for n in RIGHT]
+)
 def test_the_model_refines(name: str, model: Any) -> None:
     world_size, variant = RIGHT[name]
     pair = capture(**model.llama3(**variant), world_size=world_size)

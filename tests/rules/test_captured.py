@@ -51,7 +51,18 @@ REGROUPED = Case(
     "t = split.Tensor(s, 4, 1)\nc = cat([t[0], t[1]], 0)\n"
     'y: f32[4, 4] = reduce_scatter_tensor(c, "sum", 2, "g")\nreturn y',
 )
+IN_DIGITS = Case(
+    "rows of several digits, chunked and added up",
+    "x: f32[2, 2, 6]\nw: f32[6, 8]\nv: f32[6, 8]\nz = view(x, [4, 6])\n"
+    "s = add.Tensor(mm(z, w), mm(z, v))\ny = cat([slice(s, 0, 0, 2), slice(s, 0, 2, 4)], 1)\nreturn y",
+    "x: f32[2, 2, 3]\nw: f32[3, 8]\nv: f32[3, 8]\nz = view(x, [4, 3])\n"
+    "s = add.Tensor(mm(z, w), mm(z, v))\nt = split.Tensor(s, 2, 0)\nc = cat([t[0], t[1]], 1)\n"
+    'y = all_reduce(c, "sum", "g")\nreturn y',
+)
 CHUNKS = [
+    IN_DIGITS,
+    IN_DIGITS.miss("chunks in another order", "cat([t[0], t[1]], 1)", "cat([t[1], t[0]], 1)"),
+    IN_DIGITS.miss("one chunk twice", "cat([t[0], t[1]], 1)", "cat([t[1], t[1]], 1)"),
     REGROUPED,
     REGROUPED.miss("the first chunk twice", "cat([t[0], t[1]], 0)", "cat([t[0], t[0]], 0)"),
     REGROUPED.miss("one term is not added", "add.Tensor(mm(x, w), mm(x, v))", "mm(x, w)"),
