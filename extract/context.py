@@ -201,6 +201,7 @@ class Context:
     def random(self, name: str) -> str:
         """A signature for the next random operator of this rank: paired by order."""
         self.randoms += 1
+        self.side.draws.add(f"{name}#{self.randoms - 1}")
         paired = self.notes.randoms.setdefault(name, set())
         paired.add(self.randoms - 1)
         return f"{name}#{self.randoms - 1}"

@@ -327,6 +327,8 @@ def write_sides(
         for signature, place in sorted(side.linear):
             if signature in present:
                 out.add("linear_in", signature, present[signature].index(place))
+        for signature in sorted(side.draws & set(present)):
+            out.add("random_draw", signature)
         if "sum" in present:
             out.add("plain_sum", "sum")
         for signature, place, kind in sorted(side.passes):

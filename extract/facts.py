@@ -202,6 +202,7 @@ def _progression(starts: Sequence[tuple[int, int]], n: int) -> tuple[int, int, R
     )
     if (
         not even
+        or stride <= 0
         or dist_stride <= 0
         or lo % stride + n > stride
         or dlo % dist_stride + n > dist_stride

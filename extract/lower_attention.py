@@ -8,6 +8,7 @@ from math import sqrt
 from typing import Any
 
 from gg_datalog.extract.context import Context, Handler, Unsupported, Value, attributes, lowers
+from gg_datalog.extract.graph import Ref
 from gg_datalog.extract.lower_rule import by_rule
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View
@@ -50,7 +51,6 @@ KERNELS: Mapping[str, Kernel] = {
         (0, 1, 2, 3, 5, 6), 4, 9, 11, backward=True
     ),
 }
-NAMES = {3: "attn_mask", 4: "dropout_p", 5: "is_causal"}
 
 
 def _handler(kernel: Kernel) -> Handler:
@@ -72,7 +72,11 @@ def _attention(ctx: Context, kernel: Kernel) -> Value:
     if any(len(view.dims) != 4 for view in views[:3]):
         raise Unsupported("attention of other than four dimensions")
     query = views[1 if kernel.backward else 0]
-    scale = ctx.argument(99, "scale") or 1 / sqrt(query.shape[3])
+    scale = ctx.argument(99, "scale")
+    scale = 1 / sqrt(query.shape[3]) if scale is None else scale
+    named = {k for k, v in ctx.node.kwargs.items() if isinstance(v, Ref)}
+    if named - set(MASK_NAMES) or (named and kernel.mask is None) or len(named) > 1:
+        raise Unsupported(f"its operands {sorted(named)} are not described")
     # A mask of truths keeps or drops, any other is added to the scores.
     mask = _mask_dtype(ctx, kernel)
     name = "attention_backward" if kernel.backward else "attention"
@@ -82,11 +86,20 @@ def _attention(ctx: Context, kernel: Kernel) -> Value:
     return rule(ctx, kernel, target, bool(causal), views)
 
 
-def _mask_dtype(ctx: Context, kernel: Kernel) -> str:
+MASK_NAMES = ("attn_mask", "attn_bias")
+
+
+def _mask_at(ctx: Context, kernel: Kernel) -> int | str | None:
+    """Where the mask is given: its position, or the keyword that it has."""
     place, kwargs = kernel.mask, ctx.node.kwargs
-    given = kwargs.get("attn_mask", kwargs.get("attn_bias"))
     if isinstance(place, int) and place < len(ctx.node.args):
-        given = ctx.node.args[place]
+        return place
+    return next((name for name in MASK_NAMES if kwargs.get(name) is not None), None)
+
+
+def _mask_dtype(ctx: Context, kernel: Kernel) -> str:
+    at = _mask_at(ctx, kernel)
+    given = ctx.node.args[at] if isinstance(at, int) else ctx.node.kwargs.get(at or "")
     return "none" if given is None else "bool" if ctx.dtype_of(given) == "bool" else "added"
 
 
@@ -98,17 +111,13 @@ def _argument(ctx: Context, place: int | str, name: str, default: Any = None) ->
 
 def _mask(ctx: Context, kernel: Kernel) -> tuple[list[int | str], list[str]]:
     """The mask as one more operand, where there is one."""
-    if kernel.mask is None:
-        return [], []
-    mask = _argument(ctx, kernel.mask, "attn_mask")
-    if mask is None:
+    at = _mask_at(ctx, kernel)
+    mask = None if at is None else _argument(ctx, at, "")
+    if at is None or mask is None:
         return [], []
     if not isinstance(mask, View) or len(mask.dims) not in MASKS:
         raise Unsupported("its mask is not known")
-    given: int | str = kernel.mask
-    if isinstance(given, int) and given >= len(ctx.node.args):
-        given = NAMES.get(given, "attn_mask")
-    return [given], [MASKS[len(mask.dims)]]
+    return [at], [MASKS[len(mask.dims)]]
 
 
 def _row(
@@ -170,7 +179,10 @@ SEEDS = 10
 
 def _ungrouped_mask(ctx: Context, kernel: Kernel, mask: Sequence[str]) -> list[str]:
     """A mask over query heads that are grouped: only one that is the same for all of them."""
-    value = _argument(ctx, kernel.mask or 0, "attn_mask")
+    at = _mask_at(ctx, kernel)
+    value = None if at is None else _argument(ctx, at, "")
+    if not isinstance(value, View):
+        raise Unsupported("its mask is not known")
     heads = value.shape[-3] if len(value.dims) >= 3 else 1
     if heads != 1:
         raise Unsupported("a mask per head over grouped heads")

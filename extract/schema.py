@@ -52,6 +52,7 @@ RULE_RELATIONS = tuple(
             "result_of(by, #place, gives)",
             "linear_in(signed, #place)",
             "plain_sum(signed)",
+            "random_draw(signed)",
             "lets_pass(signed, #place, kind)",
             "seq_tensor(of, shaped)",
             "dist_tensor(of, shaped)",

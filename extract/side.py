@@ -59,6 +59,7 @@ class Side:
     # a piece with 0 around it: the piece, how the whole lies over its base, dimension and start
     padded: dict[Base, tuple[View, Dims, int, int]] = field(default_factory=dict)
     cuts: dict[Base, Cut] = field(default_factory=dict)  # slices, by what they give
+    draws: set[str] = field(default_factory=set)  # signatures of random operators
     permutations: set[Base] = field(default_factory=set)  # every position once
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
     chosen: dict[Base, View] = field(default_factory=dict)  # positions: the mask they are true in

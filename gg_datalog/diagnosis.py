@@ -28,6 +28,7 @@ def diagnose(database: duckdb.DuckDBPyConnection) -> list[Finding]:
         *returned,
         *breaks[len(causes) :],
         *_limits(database),
+        *_draws(database),
         *_notes(database),
     ]
     return list(dict.fromkeys(found))
@@ -73,6 +74,17 @@ def _limits(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
             Kind.LIMIT,
             f"the product of the coefficients {coefficient_text(a)} and {coefficient_text(b)} "
             "is left out: it does not fit the numbers of the rules",
+        )
+
+
+def _draws(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    for dist, seq in rows(database, "SELECT dist, seq FROM draw_shared ORDER BY ALL LIMIT 1"):
+        yield finding(
+            Kind.SHARED_DRAW,
+            f"the random draw `{dist}` would stand for several elements of `{seq}`, whose operands "
+            "hold the same: whether they are drawn apart is not known",
+            seq=seq,
+            dist=(dist,),
         )
 
 

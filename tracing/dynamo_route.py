@@ -184,6 +184,8 @@ def output_name(description: Any) -> str | None:
         return f"grad_input_{of.idx}" if isinstance(of, PlainAOTInput) else None
     if isinstance(description, InputMutationAOTOutput):
         of = description.mutated_input
+        if isinstance(of, PlainAOTInput):
+            return f"updated_input_{of.idx}"
         named = isinstance(of, (ParamAOTInput, BufferAOTInput))
         return f"updated_{_own_name(of.target)}" if named else None
     return None

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.distributed.tensor import Partial
 
 from gg_datalog.tracing.collective_mode import FunctionalCollectives
-from gg_datalog.tracing.inputs import Input, local_of
+from gg_datalog.tracing.inputs import Input, attributes_of, local_of
 from gg_datalog.tracing.private import (
     FakeTensorMode,
     fx_traceback,
@@ -83,8 +84,8 @@ def _recording(module: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
 def _executed(
     program: Program, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """What the program returns: outputs, gradients, and buffers that it has replaced."""
-    before = dict(module.named_buffers())
+    """What the program returns: outputs, gradients, and what it has replaced of its state."""
+    parameters, before = dict(module.named_parameters()), dict(_state(module))
     output = module(*args, **kwargs)
     if program.loss is not None:
         output = program.loss(output, *args, **kwargs)
@@ -93,13 +94,19 @@ def _executed(
     if program.step is not None:
         program.step(module)
     yield from named(output, "output")
-    for name, parameter in module.named_parameters():
+    for name, parameter in parameters.items():
         gradient = gradient_of(parameter)
         if program.backward and gradient is not None:
             yield f"grad_{name}", gradient
-    for name, buffer in module.named_buffers():
-        if before.get(name) is not buffer:
-            yield f"updated_{name}", buffer
+    for name, tensor in _state(module):
+        if before.get(name) is not tensor:
+            yield f"updated_{name}", tensor
+
+
+def _state(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+    yield from attributes_of(module)
 
 
 def _differentiate(output: Any, module: nn.Module) -> None:
@@ -125,12 +132,22 @@ def gradient_of(parameter: nn.Parameter) -> torch.Tensor | None:
 
 def open_reductions(tensor: torch.Tensor) -> list[Reduction]:
     """Of a DTensor whose local tensors are yet to be added up: by what, over which group."""
-    placements = getattr(tensor, "placements", ())
-    return [
-        (str(p.reduce_op), str(tensor.device_mesh.get_group(axis).group_name))
-        for axis, p in enumerate(placements)
-        if p.is_partial()
-    ]
+    found = []
+    for axis, placement in enumerate(getattr(tensor, "placements", ())):
+        if not placement.is_partial():
+            continue
+        # Other kinds (of norms, of masked rows) are not reduced by one all-reduce.
+        if type(placement) is not Partial or placement.reduce_op not in REDUCES:
+            raise Refused(
+                f"a result is a DTensor placed as {placement}, whose reduction is not known here",
+                "redistribute it to Replicate or Shard before it is returned",
+            )
+        group = tensor.device_mesh.get_group(axis).group_name
+        found.append((str(placement.reduce_op), str(group)))
+    return found
+
+
+REDUCES = ("sum", "avg", "max", "min")
 
 
 def _functionalized(
@@ -149,8 +166,8 @@ def _functionalized(
 
 
 def _returned_updates(graph: fx.GraphModule, inputs: Sequence[Input]) -> list[str]:
-    """What the program writes into parameters and buffers is a result of it: the names of those
-    that were added to the graph's. Functionalization writes back into inputs, at the end."""
+    """What the program writes into its state, or into its arguments, is a result of it: the names
+    of those that were added to the graph's. Functionalization writes into inputs at the end."""
     placeholders = graph.graph.find_nodes(op="placeholder")
     output = graph.graph.output_node()
     found: dict[fx.Node, Any] = {}
@@ -162,8 +179,8 @@ def _returned_updates(graph: fx.GraphModule, inputs: Sequence[Input]) -> list[st
     for node, one in zip(placeholders, inputs, strict=True):
         if node in found:
             _check_unshared(one, inputs)
-        if node in found and one.kind in ("parameter", "buffer"):
-            names.append(f"updated_{one.name}")
+        if node in found:
+            names.append(f"updated_{'input_' if one.kind == 'input' else ''}{one.name}")
             values.append(found[node])
     output.args = (values,)
     graph.recompile()

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from gg_datalog.tracing.private import FakeTensor, ranks_of_group
+from gg_datalog.tracing.private import FakeTensor, ordinal_of_group, ranks_of_group
 from gg_datalog.tracing.program import WRAPPED
+from gg_datalog.tracing.record import Group
 from gg_datalog.tracing.refusal import Refused
 from gg_datalog.tracing.source import source_line
 
@@ -72,24 +73,24 @@ def _reduced(graph: fx.Graph, output: fx.Node, value: Any, reduction: str, group
     return done
 
 
-def groups_of(graph: fx.Graph) -> dict[str, list[int]]:
-    """The process groups that a graph names, in order of first use, with their ranks."""
-    found: dict[str, list[int]] = {}
+def groups_of(graph: fx.Graph) -> dict[str, Group]:
+    """The process groups that a graph names, in order of first use: their ranks, and their place
+    among the groups of these ranks."""
+    found: dict[str, Group] = {}
     for node in graph.nodes:
         name = _group_name(node)
         if name is not None and name not in found:
-            found[name] = ranks_of_group(name)
+            found[name] = ranks_of_group(name), ordinal_of_group(name)
     return found
 
 
-def groups_document(names_by_rank: Mapping[int, Mapping[str, Sequence[int]]]) -> list[Json]:
-    """Communicators: the n-th group with the same ranks is the same one on every member."""
+def groups_document(groups_by_rank: Mapping[int, Mapping[str, Group]]) -> list[Json]:
+    """Communicators: the n-th group with the same ranks that was made is the same one on every
+    member, since all processes make groups in the same order. Names belong to a process."""
     entries: dict[tuple[tuple[int, ...], int], Json] = {}
-    for rank, names in names_by_rank.items():
-        seen: list[tuple[int, ...]] = []
-        for name, members in names.items():
-            key = (tuple(members), seen.count(tuple(members)))
-            seen.append(tuple(members))
+    for rank, groups in groups_by_rank.items():
+        for name, (members, ordinal) in groups.items():
+            key = (tuple(members), ordinal)
             entry = entries.setdefault(key, {"ranks": list(members), "names": {}})
             entry["names"][str(rank)] = name
     return list(entries.values())

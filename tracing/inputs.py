@@ -61,11 +61,11 @@ def _all(
 ) -> Iterator[tuple[str, str, torch.Tensor]]:
     yield from (("parameter", name, p) for name, p in module.named_parameters())
     yield from (("buffer", name, b) for name, b in module.named_buffers())
-    yield from (("attribute", name, t) for name, t in _attributes(module))
+    yield from (("attribute", name, t) for name, t in attributes_of(module))
     yield from (("input", name, t) for name, t in named_inputs(module, args, kwargs))
 
 
-def _attributes(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def attributes_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors that modules hold as plain attributes."""
     for path, one in module.named_modules():
         for name, value in vars(one).items():

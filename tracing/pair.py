@@ -84,7 +84,7 @@ def _left_out(ranks: Sequence[RankRecord], world_size: int) -> list[str]:
 def _alone(ranks: Sequence[RankRecord]) -> list[str]:
     """Collectives with ranks that were not captured do not line up."""
     captured = {record.rank for record in ranks}
-    members = {rank for record in ranks for group in record.groups.values() for rank in group}
+    members = {rank for record in ranks for group, _ in record.groups.values() for rank in group}
     missing = ", ".join(map(str, sorted(members - captured)))
     if not missing:
         return []

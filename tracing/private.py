@@ -48,6 +48,7 @@ try:
         ProcessGroup,
         Work,
         _resolve_process_group,
+        _world,
         get_process_group_ranks,
     )
     from torch.fx import traceback as fx_traceback
@@ -113,6 +114,14 @@ def forget_ranks() -> None:
     _redistribute._gen_transform_infos.cache_clear()
     FakeTensorMode.cache_clear()
     torch._dynamo.reset()
+
+
+def ordinal_of_group(name: str) -> int:
+    """The place of a process group among those with the same ranks, as they were made."""
+    group: Any = _resolve_process_group(name)
+    members = get_process_group_ranks(group)
+    made = [one for one in _world.pg_names if get_process_group_ranks(one) == members]
+    return next(place for place, one in enumerate(made) if one == group)
 
 
 class _RealTorch:

@@ -95,6 +95,12 @@ def _counts(graph: fx.Graph) -> dict[str, int]:
 
 def _outputs(graph: fx.Graph, names: Sequence[str]) -> Any:
     values = graph.output_node().args[0]
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    if twice:
+        raise Refused(
+            f"two results would be called `{twice[0]}`",
+            "rename a key of what the program returns",
+        )
     for name, value in zip(names, values, strict=True):
         if isinstance(value, fx.Node):
             yield name, value.name

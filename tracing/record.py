@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Json = dict[str, Any]
+Group = tuple[list[int], int]  # ranks, and the place among the groups of these ranks
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class RankRecord:
 
     rank: int
     graph: Json
-    groups: dict[str, list[int]]
+    groups: dict[str, Group]
     inputs: Sequence[InputRecord]
     outputs: Sequence[tuple[str, str]]
     notes: Sequence[str] = ()

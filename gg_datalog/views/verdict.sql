@@ -110,7 +110,9 @@ WITH breaks AS (
 )
 SELECT o.wants, o.seq,
        CASE
-           WHEN o.wants IN (SELECT wants FROM output_mapped) THEN 'mapped'
+           WHEN o.wants IN (SELECT wants FROM output_mapped)
+                AND NOT EXISTS (SELECT 1 FROM draw_shared) THEN 'mapped'
+           WHEN o.wants IN (SELECT wants FROM output_mapped) THEN 'inconclusive'
            WHEN coalesce(b.beyond, false) OR EXISTS (SELECT 1 FROM coefficient_out_of_range)
                THEN 'inconclusive'
            ELSE 'unmapped'

@@ -3,7 +3,11 @@ recur): each with near misses."""
 
 from __future__ import annotations
 
-from .build import Case, check, row, table
+from pathlib import Path
+
+from gg_datalog.verifying import verify
+
+from .build import Case, check, row, table, write
 from .conftest import Outcomes
 
 # ---- members that lie along another dimension than the gathered one ------------------------------
@@ -179,6 +183,12 @@ BACK_GROUPED = (
     f"r = {KERNEL}_backward(g, q, k, v, o, l, 0.0, True)\n"
     "y: f32[2, {k}, 3, 8] = r[1]\nreturn y"
 )
+BIASED_TEXT = (
+    "q: f32[4, 4, 3, 8]\nk: f32[4, 4, 3, 8]\nv: f32[4, 4, 3, 8]\nm: f32[3, 3]\n"
+    "r = _scaled_dot_product_efficient_attention(q, k, v, attn_bias=m, compute_log_sumexp=True)\n"
+    "y: f32[4, 4, 3, 8] = r[0]\nreturn y"
+)
+BIASED = Case("a mask by keyword", BIASED_TEXT, BIASED_TEXT.replace("[4, 4, 3, 8]", "[4, 2, 3, 8]"))
 ATTENTION = [
     SDPA,
     SDPA.miss("not causal", "0.0, True)", "0.0, False)"),
@@ -218,6 +228,10 @@ ATTENTION = [
         .replace("attn_mask=m", "attn_mask=_to_copy(m, dtype='float32')"),
         maps=(),
     ),
+    BIASED,
+    BIASED.miss("another bias", "attn_bias=m,", "attn_bias=mul.Scalar(m, 2.0),"),
+    BIASED.miss("two masks", "attn_bias=m,", "attn_bias=m, attn_mask=m,"),
+    SDPA.miss("no scale at all", "0.0, True)", "0.0, True, scale=0.0)"),
     OWN_MASK.but("the masks of other items", relate=FIRST_MASKS),
     *(
         Case(f"attention backward, gradient {place}", BACKWARD.format(h=4, place=place), BACKWARD.format(h=2, place=place))
@@ -445,6 +459,14 @@ TWICE = (
 )
 HEAD = "x: f32[{n}, 4]\ne: f32[{n}, 4] = empty_like(x)\n"
 TWO = Case("two draws", (HEAD + TWICE).format(n=8), (HEAD + TWICE).format(n=4))
+PASSES = Case(
+    "two passes over one batch, each with its own draw",
+    "x: f32[4, 6]\ny: f32[8, 6] = dropout(cat([x, x], 0), 0.5, True)\nreturn y",
+    "x: f32[4, 6]\nd: f32[4, 6] = dropout(x, 0.5, True)\ny: f32[8, 6] = cat([d, d], 0)\nreturn y",
+    ranks=1,
+    groups={},
+    maps=("y",),
+)
 DRAWS = [
     DRAWN,
     DRAWN.miss("another probability", "bernoulli.p(e, 0.9)", "bernoulli.p(e, 0.8)"),
@@ -458,6 +480,17 @@ DRAWS = [
 @table(*SPREAD, *CHUNKS, *HALVES_OF, *IN_GROUPS, *SUMS)
 def test_movement(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
+
+
+def test_a_draw_stands_for_one_element(tmp_path: Path) -> None:
+    """Related it is, but the verdict does not rest on it."""
+    for case, verdict in ((PASSES, "inconclusive"), (DRAWN, "refines")):
+        folder = tmp_path / verdict
+        folder.mkdir()
+        write(case, folder)
+        result = verify(folder)
+        assert result.verdict == verdict
+        assert ("GG123" in {f.code for f in result.findings}) == (verdict == "inconclusive")
 
 
 @table(*ATTENTION, *CHOSEN, *PADDING, *COMPLEX, *CLAMPS, *GROUPS, *DRAWS)
