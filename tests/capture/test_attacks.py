@@ -28,6 +28,7 @@ class Program(nn.Module):
         self.state = torch.zeros(4)
         self.p = nn.Parameter(torch.zeros(4))
         if ranks > 1:
+            self.mesh = init_device_mesh("cpu", (2,))
             self.groups = [dist.new_group([0, 1]), dist.new_group([0, 1])]
 
     def forward(self, *args: torch.Tensor) -> Any:
@@ -66,9 +67,8 @@ def test_the_parts_of_a_norm_are_not_added_up() -> None:
     def norm(self: Program, x: torch.Tensor) -> torch.Tensor:
         if self.ranks == 1:
             return x[0:2].norm() + x[2:4].norm()
-        mesh = init_device_mesh("cpu", (2,))
         local = x[2 * self.rank : 2 * self.rank + 2]
-        return torch.linalg.vector_norm(DTensor.from_local(local, mesh, [Shard(0)]))
+        return torch.linalg.vector_norm(DTensor.from_local(local, self.mesh, [Shard(0)]))
 
     with pytest.raises(InputError, match="reduction is not known"):
         verdict(norm)
