@@ -18,6 +18,9 @@ UNREACHED = {
         "below a run of stride `b` > 1 a digit of `e` < b positions leaves the stride b / e > 1"
     ),
 }
+# A veto, after the fixpoint, on relations that may be wrong in numbers: no table can hold a case.
+# tests/rules/test_captured.py has them.
+VETOES = ("draws_apart(", "draws_differ(", "draw_shared(")
 
 
 def right(found: Found, programs: int) -> None:
@@ -56,6 +59,7 @@ def test_every_rule_fires(
     silent = [place for place in one.never() if not other.fired[place]]
     texts = {one.text(place).partition(": ")[2]: place for place in silent}
     print(f"{len(one.rules)} rules; random programs leave out {len(one.never())}")
-    missing = [f"{texts[text]}: {text}" for text in texts if text not in UNREACHED]
+    expected = [text for text in texts if text not in UNREACHED and not text.startswith(VETOES)]
+    missing = [f"{texts[text]}: {text}" for text in expected]
     assert not missing, "add a pair to rare.py for\n" + "\n".join(missing)
     assert not set(UNREACHED) - set(texts), "these do fire, or are not there any more"

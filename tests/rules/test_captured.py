@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gg_datalog.verifying import verify
 
 from .build import Case, check, row, table, write
@@ -482,15 +484,40 @@ def test_movement(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
 
 
-def test_a_draw_stands_for_one_element(tmp_path: Path) -> None:
-    """Related it is, but the verdict does not rest on it."""
-    for case, verdict in ((PASSES, "inconclusive"), (DRAWN, "refines")):
-        folder = tmp_path / verdict
-        folder.mkdir()
-        write(case, folder)
-        result = verify(folder)
-        assert result.verdict == verdict
-        assert ("GG123" in {f.code for f in result.findings}) == (verdict == "inconclusive")
+ALONE_RANK = {"ranks": 1, "groups": {}}
+SELF = "x: f32[4, 4]\ny: f32[4, 4] = dropout(add.Tensor(x, t(x)), 0.5, True)\nreturn y"
+STACKED_ROWS = "x: f32[4, 6]\na = select.int(x, 0, 0)\n"
+TURNED_ROWS = {
+    "x": [
+        row(0, "x", seq_box=[[4, 8], [0, 6]], dist_box=[[0, 4], [0, 6]]),
+        row(0, "x", seq_box=[[0, 4], [0, 6]], dist_box=[[4, 8], [0, 6]]),
+    ]
+}
+ROWS_DRAWN = "x: f32[8, 6]\ny: f32[8, 6] = dropout(x, 0.5, True)\nreturn y"
+OF_DRAWS = [
+    (PASSES, "inconclusive"),
+    (
+        Case(
+            "one row twice",
+            STACKED_ROWS + "y: f32[2, 6] = dropout(stack([a, a]), 0.5, True)\nreturn y",
+            STACKED_ROWS + "d: f32[6] = dropout(a, 0.5, True)\ny: f32[2, 6] = stack([d, d])\nreturn y",
+            **ALONE_RANK,
+        ),
+        "inconclusive",
+    ),
+    (Case("the same forwards and across", SELF, SELF, **ALONE_RANK), "inconclusive"),
+    (Case("pieces in another order", ROWS_DRAWN, ROWS_DRAWN, relate=TURNED_ROWS, **ALONE_RANK), "refines"),
+    (DRAWN, "refines"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "verdict"), OF_DRAWS, ids=[case.name for case, _ in OF_DRAWS])
+def test_a_draw_stands_for_one_element(case: Case, verdict: str, tmp_path: Path) -> None:
+    """Related it is, but no verdict rests on it."""
+    write(case, tmp_path)
+    result = verify(tmp_path)
+    assert result.verdict == verdict, str(result)
+    assert ("GG123" in {f.code for f in result.findings}) == (verdict == "inconclusive")
 
 
 @table(*ATTENTION, *CHOSEN, *PADDING, *COMPLEX, *CLAMPS, *GROUPS, *DRAWS)
