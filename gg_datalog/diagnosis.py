@@ -81,8 +81,8 @@ def _draws(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
     for dist, seq in rows(database, "SELECT dist, seq FROM draw_shared ORDER BY ALL LIMIT 1"):
         yield finding(
             Kind.SHARED_DRAW,
-            f"the random draw `{dist}` would stand for several elements of `{seq}`, whose operands "
-            "hold the same: whether they are drawn apart is not known",
+            f"elements of the random draws `{dist}` and `{seq}` do not belong together one to one: "
+            "they are drawn for elements that hold the same, and nothing says which is which",
             seq=seq,
             dist=(dist,),
         )

@@ -30,7 +30,7 @@ class Kind(Enum):
     UNSUPPORTED = Code("GG120", "an operator that no rule describes stands in the way", "warning")
     OPAQUE = Code("GG121", "an input of which nothing is known stands in the way", "warning")
     LIMIT = Code("GG122", "a coefficient outgrew the engine's numbers", "warning")
-    SHARED_DRAW = Code("GG123", "one random draw of a rank stands for several", "warning")
+    SHARED_DRAW = Code("GG123", "random draws do not belong together one to one", "warning")
     EXTRACTION = Code("GG130", "extraction warned", "warning")
     UNINTERPRETED = Code("GG131", "an operator that no rule describes", "note")
     NOTHING_KNOWN = Code("GG132", "an input of which nothing is known", "note")

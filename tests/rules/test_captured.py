@@ -494,7 +494,22 @@ TURNED_ROWS = {
     ]
 }
 ROWS_DRAWN = "x: f32[8, 6]\ny: f32[8, 6] = dropout(x, 0.5, True)\nreturn y"
+ONE_ROW = "x: f32[4, 6]\nd: f32[4, 6] = dropout(x, 0.5, True)\n"
+TWO_ROWS = "x: f32[4, 6]\nd: f32[8, 6] = dropout(cat([x, x], 0), 0.5, True)\n"
 OF_DRAWS = [
+    (
+        Case("one draw used twice, drawn twice", ONE_ROW + "y = cat([d, d], 0)\nreturn y", TWO_ROWS + "return d", **ALONE_RANK),
+        "inconclusive",
+    ),
+    (
+        Case(
+            "one draw added to itself, drawn twice",
+            ONE_ROW + "return add.Tensor(d, d)",
+            TWO_ROWS + "return add.Tensor(slice(d, 0, 0, 4), slice(d, 0, 4, 8))",
+            **ALONE_RANK,
+        ),
+        "inconclusive",
+    ),
     (PASSES, "inconclusive"),
     (
         Case(
