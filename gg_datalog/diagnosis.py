@@ -41,7 +41,8 @@ def _rank(found: Finding) -> tuple[bool, bool]:
 
 def finding(kind: Kind, message: str, **where: Any) -> Finding:
     """A finding with the code and level of its kind."""
-    return Finding(kind.value.code, kind.value.level, message, **where)
+    code = kind.value
+    return Finding(code.code, code.level, message, title=code.title, **where)
 
 
 def rows(database: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 REPORT_VERSION = 1
@@ -23,8 +23,31 @@ class OutputRow:
 
 
 @dataclass(frozen=True)
+class Repair:
+    """One collective or scalar that would close a gap.
+
+    ``action`` is ``all_reduce``, ``reduce_scatter``, ``all_gather``, ``broadcast`` or ``scale``
+    (by ``factor``), put in after ``nodes``, on ``ranks``. Where it was ``tried``, ``outputs`` are
+    the sequential outputs that are then rebuilt and were not before.
+    """
+
+    text: str
+    action: str
+    nodes: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
+    factor: str | None = None
+    tried: bool = False
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Finding:
-    """Something to look at; names of distributed nodes carry their rank (``r1.mm_4``)."""
+    """Something to look at; names of distributed nodes carry their rank (``r1.mm_4``).
+
+    ``trigger`` is what about the graphs makes it happen, ``effect`` what the outputs are instead,
+    ``expected`` and ``found`` are relations, ``outputs`` the sequential outputs that it spoils.
+    The ``fingerprint`` does not depend on how nodes are numbered.
+    """
 
     code: str
     level: str
@@ -33,6 +56,17 @@ class Finding:
     seq_source: str | None = None
     dist: tuple[str, ...] = ()
     dist_source: str | None = None
+    title: str = ""
+    module: str | None = None
+    dist_module: str | None = None
+    ranks: tuple[int, ...] = ()
+    trigger: str | None = None
+    effect: str | None = None
+    expected: str | None = None
+    found: str | None = None
+    outputs: tuple[str, ...] = ()
+    repair: Repair | None = None
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,28 +91,47 @@ class Report:
 
 def as_json(report: Report) -> str:
     """The report as a JSON document."""
-    findings = [
-        {
-            "code": f.code,
-            "level": f.level,
-            "seq": f.seq,
-            "seq_source": f.seq_source,
-            "dist": list(f.dist),
-            "dist_source": f.dist_source,
-            "message": f.message,
-        }
-        for f in report.findings
-    ]
     document = {
         "schema_version": REPORT_VERSION,
         "verdict": report.verdict,
         "outputs": [_output(row) for row in report.outputs],
-        "findings": findings,
+        "findings": [asdict(found) for found in report.findings],
         "assumptions": [asdict(row) for row in report.assumptions],
         "engine": dict(report.engine),
         "stats": dict(report.stats),
     }
     return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def from_json(text: str) -> Report:
+    """The report that :func:`as_json` wrote.
+
+    Raises:
+        ValueError, KeyError, TypeError: the text is no such document.
+    """
+    document = json.loads(text)
+    if document["schema_version"] != REPORT_VERSION:
+        raise ValueError(f"schema version {document['schema_version']}, not {REPORT_VERSION}")
+    return Report(
+        document["verdict"],
+        [OutputRow(**row) for row in document["outputs"]],
+        [_finding(row) for row in document["findings"]],
+        [Assumption(**row) for row in document["assumptions"]],
+        document["engine"],
+        document["stats"],
+    )
+
+
+def _finding(row: Mapping[str, Any]) -> Finding:
+    repair = row.get("repair")
+    given = {**row, "repair": None if repair is None else Repair(**_tuples(Repair, repair))}
+    return Finding(**_tuples(Finding, given))
+
+
+def _tuples(kind: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of ``kind`` that a row has, lists as tuples."""
+    known = {field.name for field in fields(kind)} & row.keys()
+    return {name: tuple(v) if isinstance(v := row[name], list) else v for name in known}
 
 
 def _output(row: OutputRow) -> dict[str, Any]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from gg_datalog.engine import Engine, EngineResult
 
+REPORT = "report.json"
+
 
 @dataclass(frozen=True)
 class Options:
@@ -46,6 +48,8 @@ def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -
     refuse_foreign(result, "result")
     if options.operators:
         tables = extracted_again(case, options.operators, progress)
+        added = [str(path.absolute()) for path in options.operators]
+        case = {**case, "operators": [*case["operators"], *added]}
     tables = _with_partial(tables, options.partial)
     if not tables["wanted"].num_rows:
         raise InputError(
@@ -58,7 +62,11 @@ def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -
         found = engine.run(program_path(), inputs, timeout=options.timeout, progress=progress)
         progress("writing the result")
         seconds = {"read facts": read, **{k: v for k, v in found.seconds.items() if k != "total"}}
-        return _write(fresh, stored, tables, found, engine, seconds)
+        report = _write(fresh, stored, tables, found, engine, seconds)
+        counts = {name: table.num_rows for name, table in found.relations.items()}
+        content = {"relations": counts, "facts": str(facts.absolute()), "case": case}
+        write_manifest(fresh, "result", {"schema_version": SCHEMA_VERSION, **content})
+    return report
 
 
 def _write(
@@ -86,9 +94,7 @@ def _write(
     stats["seconds"] = {phase: round(took, 4) for phase, took in seconds.items()}
     about = {"name": engine.name, "version": engine.version()}
     report = Report(*judged, engine=about, stats=stats)
-    (fresh / "report.json").write_text(as_json(report) + "\n", encoding="utf-8")
-    counts = {name: table.num_rows for name, table in found.relations.items()}
-    write_manifest(fresh, "result", {"schema_version": SCHEMA_VERSION, "relations": counts})
+    (fresh / REPORT).write_text(as_json(report) + "\n", encoding="utf-8")
     return report
 
 

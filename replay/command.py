@@ -421,7 +421,7 @@ def _concluded(found: Replayed) -> Replayed:
 
 
 def _finding(kind: Kind, text: str) -> Finding:
-    return Finding(kind.value.code, kind.value.level, text)
+    return Finding(kind.value.code, kind.value.level, text, title=kind.value.title)
 
 
 # ---- the report

@@ -13,7 +13,11 @@ from .build import Cli, Outcome, call, documents, graph, placeholder, returns, w
 
 MakeCase = Callable[[Mapping[str, Any]], Path]
 FIELDS = {"schema_version", "verdict", "outputs", "findings", "assumptions", "engine", "stats"}
-FINDING = {"code", "level", "seq", "seq_source", "dist", "dist_source", "message"}
+FINDING = {
+    *("code", "level", "title", "message", "fingerprint", "outputs", "repair"),
+    *("seq", "seq_source", "module", "dist", "dist_source", "dist_module", "ranks"),
+    *("trigger", "effect", "expected", "found"),
+}
 
 
 def run(cli: Cli, case: Path, *options: object) -> Outcome:

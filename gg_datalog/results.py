@@ -1,0 +1,44 @@
+"""Results on disk: what ``run`` left in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gg_datalog.database import DATABASE
+from gg_datalog.errors import InputError
+from gg_datalog.folders import read_manifest
+from gg_datalog.report import Report, from_json
+from gg_datalog.running import REPORT
+
+if TYPE_CHECKING:
+    import duckdb
+
+AGAIN = "run `gg-datalog run` again"
+
+
+def read_result(folder: Path) -> tuple[Report, dict[str, Any]]:
+    """The report of a result folder, and its manifest: where the facts lie, and of which case."""
+    manifest = read_manifest(folder, "result", "gg-datalog run")
+    path = folder / REPORT
+    try:
+        return from_json(path.read_text(encoding="utf-8")), manifest
+    except OSError as error:
+        raise InputError(f"the report cannot be read: {error.strerror}", str(path), AGAIN) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"this is no report: {error}", str(path), AGAIN) from None
+
+
+def open_result(folder: Path) -> duckdb.DuckDBPyConnection:
+    """The database of a result folder, to read from."""
+    import duckdb
+
+    read_manifest(folder, "result", "gg-datalog run")
+    path = folder / DATABASE
+    if not path.is_file():
+        raise InputError("the result has no database", str(path), AGAIN)
+    try:
+        return duckdb.connect(str(path), read_only=True)
+    except duckdb.Error as error:
+        text = str(error).splitlines()[0]
+        raise InputError(f"the database cannot be read: {text}", str(path), AGAIN) from None
