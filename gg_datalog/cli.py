@@ -7,12 +7,15 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from gg_datalog import __version__
 from gg_datalog.errors import GGError, InputError
+
+if TYPE_CHECKING:
+    from gg_datalog.reporting.targets import Target
 
 ERROR = 2
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -32,6 +35,25 @@ operators_option = click.option(
     type=FILE,
     metavar="FILE",
     help="Table of further operators (TOML). Repeatable.",
+)
+
+
+def _targets(_: click.Context, option: click.Parameter, values: Sequence[str]) -> Sequence[Target]:
+    from gg_datalog.reporting.targets import parsed
+
+    try:
+        return [parsed(value) for value in values]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=option) from None
+
+
+report_option = click.option(
+    "--report",
+    "targets",
+    multiple=True,
+    metavar="FORMAT=PATH",
+    callback=_targets,
+    help="Also write the report there: json, html. Repeatable.",
 )
 
 
@@ -140,6 +162,7 @@ def extract(
     callback=_seconds,
     help="Give up, with exit code 2, when the rules take longer.",
 )
+@report_option
 @partial_option
 @operators_option
 def run(
@@ -148,6 +171,7 @@ def run(
     engine: str,
     form: str,
     timeout: float | None,
+    targets: Sequence[Target],
     partial: Sequence[str],
     operators: Sequence[Path],
 ) -> None:
@@ -158,13 +182,41 @@ def run(
     from gg_datalog.human import as_text
     from gg_datalog.progress import progress
     from gg_datalog.report import EXIT_CODE, as_json
+    from gg_datalog.reporting.targets import STDOUT, check, write
     from gg_datalog.running import Options, run_facts
 
+    if any(target.path == STDOUT for target in targets):
+        raise click.UsageError(
+            "stdout holds the report of run alone: give --report a file, or use "
+            "`gg-datalog report RESULT --report FORMAT=-` afterwards"
+        )
+    check(targets)
+    result = facts / "result" if result is None else result
     options = Options(engine, timeout, tuple(partial), tuple(operators))
     with progress() as say:
-        report = run_facts(facts, facts / "result" if result is None else result, options, say)
+        report = run_facts(facts, result, options, say)
+    write(targets, report, result)
     click.echo(as_json(report) if form == "json" else as_text(report))
     raise SystemExit(EXIT_CODE[report.verdict])
+
+
+@cli.command()
+@click.argument("result", type=FOLDER)
+@report_option
+def report(result: Path, targets: Sequence[Target]) -> None:
+    """Present a result once more: for a person, or with --report in other formats.
+
+    PATH may be - for stdout, which then holds that report alone.
+    """
+    from gg_datalog.human import as_text
+    from gg_datalog.reporting.targets import check, write
+    from gg_datalog.results import read_result
+
+    check(targets)
+    found, _ = read_result(result)
+    write(targets, found, result)
+    if not targets:
+        click.echo(as_text(found))
 
 
 @cli.command()

@@ -1,0 +1,28 @@
+"""A report in the formats that other tools read: one function per format, found by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from gg_datalog.errors import InputError
+from gg_datalog.report import Report
+
+# Each is `function(report, result folder) -> text`, imported when it is asked for.
+FORMATS = {
+    "json": "gg_datalog.reporting.document:render",
+    "html": "gg_datalog.reporting.html:render",
+}
+
+
+def render(form: str, report: Report, result: Path) -> str:
+    """The report of the result in folder ``result``, in one of :data:`FORMATS`."""
+    module, _, function = FORMATS[form].partition(":")
+    try:
+        loaded = import_module(module)
+    except ModuleNotFoundError as error:
+        hint = f"other formats: {', '.join(name for name in FORMATS if name != form)}"
+        what = f"the report cannot be made as {form}: {error.name} is not installed"
+        raise InputError(what, None, hint) from None
+    text: str = getattr(loaded, function)(report, result)
+    return text

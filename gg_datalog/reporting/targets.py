@@ -1,0 +1,127 @@
+"""Where reports go: ``FORMAT=PATH`` as the user writes it, checked early, written whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gg_datalog.errors import InputError
+from gg_datalog.report import Report
+from gg_datalog.reporting import FORMATS, render
+
+STDOUT = "-"
+ELSEWHERE = "give another path to --report"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A report that is asked for: its format and where it goes (``-`` is stdout)."""
+
+    form: str
+    path: str
+
+
+def parsed(text: str) -> Target:
+    """The target that ``FORMAT=PATH`` names; ValueError says what is wrong with it."""
+    form, equals, path = text.partition("=")
+    known = f"formats: {', '.join(FORMATS)}"
+    if not equals or not path:
+        raise ValueError(f"{text!r} is not FORMAT=PATH ({known})")
+    if form not in FORMATS:
+        raise ValueError(f"no such format: {form!r} ({known})")
+    return Target(form, path)
+
+
+def check(targets: Sequence[Target]) -> None:
+    """Refuses what could not be written, before any work is done; makes and changes nothing."""
+    seen: dict[str, str] = {}
+    for target in targets:
+        place = target.path if target.path == STDOUT else os.path.realpath(target.path)
+        if place in seen:
+            what = f"both {seen[place]} and {target.form} would be written there"
+            raise InputError(what, target.path, "give each --report a path of its own")
+        seen[place] = target.form
+        if target.path != STDOUT:
+            with _explained(target.path):
+                _check(Path(target.path))
+
+
+def write(targets: Sequence[Target], report: Report, result: Path) -> None:
+    """Renders all that is asked for, then writes it; a file appears whole or not at all."""
+    # Names come from the user's graphs: what UTF-8 cannot hold is written as `\ud800`.
+    texts = [
+        render(target.form, report, result).encode("utf-8", "backslashreplace")
+        for target in targets
+    ]
+    for target, text in zip(targets, texts, strict=True):
+        if target.path == STDOUT:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(text)
+        else:
+            with _explained(target.path):
+                _write(Path(target.path), text)
+
+
+def _check(path: Path) -> None:
+    if path.is_dir():
+        raise InputError("there is a folder of this name", str(path), ELSEWHERE)
+    if path.exists():
+        if not os.access(path, os.W_OK):
+            raise InputError("the file may not be written", str(path), ELSEWHERE)
+        if _is_stream(path):
+            return
+    with suppress(FileNotFoundError):
+        path.lstat()  # a name that is too long fails here already
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise InputError("this is no folder", str(folder), ELSEWHERE)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError("no file may be made in this folder", str(folder), ELSEWHERE)
+
+
+def _write(path: Path, text: bytes) -> None:
+    if _is_stream(path):
+        with path.open("ab") as stream:
+            stream.write(text)
+        return
+    place = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{place.name[:100]}.", dir=place.parent)
+    fresh = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text)
+        fresh.chmod(_mode(place))
+        fresh.replace(place)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether this is a device or a pipe (``/dev/stderr``), which cannot be replaced."""
+    if path.absolute().parts[1:2] in (("dev",), ("proc",)):
+        return True
+    return path.exists() and not path.is_file()
+
+
+def _mode(place: Path) -> int:
+    """The permissions of the file that is replaced, or those of any new file."""
+    if place.exists():
+        return place.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"the report cannot be written: {reason}", path, ELSEWHERE) from None
