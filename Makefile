@@ -34,3 +34,4 @@ format:
 
 docs:
 	$(PYTHON) -m gg_datalog.documentation > docs/relations.md
+	$(PYTHON) -m gg_datalog.pages > docs/findings.md

@@ -310,6 +310,19 @@ def capture(
 
 
 @cli.command()
+@click.argument("code", required=False)
+@click.option("--list", "listing", is_flag=True, help="Show all codes.")
+def rule(code: str | None, listing: bool) -> None:
+    """Say what the CODE of a finding means, why it matters and what to do, with an example."""
+    from gg_datalog.findings import page
+    from gg_datalog.pages import as_text, listed
+
+    if listing == (code is not None):
+        raise click.UsageError("give either a CODE, such as GG108, or --list")
+    click.echo(listed() if code is None else as_text(page(code)))
+
+
+@cli.command()
 def doctor() -> None:
     """Say what is installed and usable."""
     from gg_datalog.doctor import findings

@@ -1,39 +1,98 @@
-"""The codes of findings. A code never changes its meaning; a new meaning gets a new code."""
+"""The codes of findings, and what each means. A code never changes its meaning; a new meaning gets
+a new code. The text lies in ``findings.toml``: it is reference, help and title at once."""
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
+from importlib.resources import files
+from typing import Any
+
+from gg_datalog.errors import InputError
 
 
 @dataclass(frozen=True)
-class Code:
-    """A kind of finding: its stable code, what it is, and how bad."""
+class Example:
+    """A small pair of programs: ``wrong`` on the ranks gives the finding that ``says`` so, with
+    ``right`` it is gone; ``relate`` are rows of the input relations, where shapes do not tell."""
+
+    sequential: str
+    wrong: str
+    says: str
+    right: str = ""
+    world: int = 2
+    groups: Mapping[str, Any] | None = None
+    relate: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """A kind of finding: its stable code, what it is, how bad (``error``, ``warning``, ``note``),
+    why it matters, what to do about it, and an example where one is small."""
 
     code: str
     title: str
     level: str
+    note: str
+    remedy: str
+    example: Example | None = None
+
+
+def _read() -> dict[str, Page]:
+    text = files("gg_datalog").joinpath("findings.toml").read_text(encoding="utf-8")
+    return {code: _page(code, row) for code, row in tomllib.loads(text).items()}
+
+
+def _page(code: str, row: Mapping[str, Any]) -> Page:
+    example = row.get("example")
+    note, remedy = (" ".join(row[name].split()) for name in ("note", "remedy"))
+    shown = None if example is None else Example(**{k: _trimmed(v) for k, v in example.items()})
+    return Page(code, row["title"], row["level"], note, remedy, shown)
+
+
+def _trimmed(value: Any) -> Any:
+    return value.strip("\n") if isinstance(value, str) else value
+
+
+PAGES = _read()
 
 
 class Kind(Enum):
     """All kinds of findings."""
 
-    CHAIN_BREAKS = Code("GG101", "a sequential operator has no equivalent on the ranks", "error")
-    RANK_BREAKS = Code("GG102", "an operator of one rank has no sequential equivalent", "error")
-    OTHER_COEFFICIENT = Code("GG103", "an output comes back multiplied by a number", "error")
-    OPEN_REDUCTION = Code("GG104", "an output comes back as a part of a reduction", "error")
-    NOT_COVERED = Code("GG105", "what the ranks return is only a piece of an output", "error")
-    NOT_RELATED = Code("GG106", "a rank returns something else for an output", "error")
-    SUM_RATIO = Code("GG107", "terms of a sum are counted differently on the two sides", "error")
-    PART_USED = Code("GG108", "a part of a reduction is used without the reduction", "error")
-    COLLECTIVE = Code("GG110", "a collective does not line up between ranks", "error")
-    UNSUPPORTED = Code("GG120", "an operator that no rule describes stands in the way", "warning")
-    OPAQUE = Code("GG121", "an input of which nothing is known stands in the way", "warning")
-    LIMIT = Code("GG122", "a coefficient outgrew the engine's numbers", "warning")
-    SHARED_DRAW = Code("GG123", "random draws do not belong together one to one", "warning")
-    EXTRACTION = Code("GG130", "extraction warned", "warning")
-    UNINTERPRETED = Code("GG131", "an operator that no rule describes", "note")
-    NOTHING_KNOWN = Code("GG132", "an input of which nothing is known", "note")
-    OUT_OF_ORDER = Code("GG133", "shares of an output are not in the order of the ranks", "warning")
-    CONTRADICTED = Code("GG140", "numbers contradict what was derived: a rule is wrong", "error")
-    NOT_SHOWN = Code("GG141", "no draw shows a difference where nothing was derived", "note")
+    CHAIN_BREAKS = PAGES["GG101"]
+    RANK_BREAKS = PAGES["GG102"]
+    OTHER_COEFFICIENT = PAGES["GG103"]
+    OPEN_REDUCTION = PAGES["GG104"]
+    NOT_COVERED = PAGES["GG105"]
+    NOT_RELATED = PAGES["GG106"]
+    SUM_RATIO = PAGES["GG107"]
+    PART_USED = PAGES["GG108"]
+    COLLECTIVE = PAGES["GG110"]
+    UNSUPPORTED = PAGES["GG120"]
+    OPAQUE = PAGES["GG121"]
+    LIMIT = PAGES["GG122"]
+    SHARED_DRAW = PAGES["GG123"]
+    EXTRACTION = PAGES["GG130"]
+    UNINTERPRETED = PAGES["GG131"]
+    NOTHING_KNOWN = PAGES["GG132"]
+    OUT_OF_ORDER = PAGES["GG133"]
+    CONTRADICTED = PAGES["GG140"]
+    NOT_SHOWN = PAGES["GG141"]
+
+
+def page(code: str) -> Page:
+    """What a code means; upper and lower case are the same.
+
+    Raises:
+        InputError: there is no such code.
+    """
+    found = PAGES.get(code.upper())
+    if found is None:
+        close = get_close_matches(code.upper(), PAGES, 3, 0.5) or list(PAGES)
+        hint = f"closest: {', '.join(close)}; `gg-datalog rule --list` shows all"
+        raise InputError(f"there is no code `{code}`", None, hint)
+    return found

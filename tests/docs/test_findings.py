@@ -1,0 +1,62 @@
+"""The pages of the codes: what their examples say is so, and docs/findings.md is up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gg_datalog import verify
+from gg_datalog.findings import PAGES, Kind, Page
+from gg_datalog.pages import reference
+from gg_datalog.report import Finding
+
+from ..rules.build import Case, row, write
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "findings.md"
+SHOWN = [page for page in PAGES.values() if page.example is not None]
+WRONG = [page for page in SHOWN if page.example is not None and page.example.right]
+
+
+def findings(page: Page, dist: str, folder: Path, related: bool = True) -> list[Finding]:
+    """What is said of the example with this program on the ranks."""
+    example = page.example
+    assert example is not None
+    rows = example.relate if related else None
+    relate = {n: [row(seq=n, **r) for r in rs] for n, rs in (rows or {}).items()}
+    case = Case(
+        page.code, example.sequential, dist, example.world, relate=relate, groups=example.groups
+    )
+    write(case, folder)
+    return list(verify(folder, engine="clingo").findings)
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.code)
+def test_an_example_says_what_its_page_says(page: Page, tmp_path: Path) -> None:
+    assert page.example is not None
+    found = findings(page, page.example.wrong, tmp_path)
+    first = found[0] if page.level == "error" else next(f for f in found if f.code == page.code)
+    assert (first.code, first.message) == (page.code, page.example.says)
+
+
+@pytest.mark.parametrize("page", WRONG, ids=lambda page: page.code)
+def test_the_right_program_has_no_such_finding(page: Page, tmp_path: Path) -> None:
+    assert page.example is not None
+    found = findings(page, page.example.right, tmp_path, related=False)
+    assert [f for f in found if f.level != "note"] == []
+
+
+def test_every_kind_has_a_page_and_every_page_a_kind() -> None:
+    assert [kind.value.code for kind in Kind] == list(PAGES)
+    assert all(page.level in ("error", "warning", "note") for page in PAGES.values())
+
+
+def test_the_reference_is_up_to_date() -> None:
+    assert REFERENCE.read_text(encoding="utf-8") == reference(), "run `make docs`"
+
+
+def test_a_finding_has_the_title_and_level_of_its_page(tmp_path: Path) -> None:
+    (page,) = [page for page in SHOWN if page.code == "GG108"]
+    assert page.example is not None
+    (found,) = findings(page, page.example.wrong, tmp_path)
+    assert (found.title, found.level) == (page.title, page.level)
