@@ -53,7 +53,7 @@ report_option = click.option(
     multiple=True,
     metavar="FORMAT=PATH",
     callback=_targets,
-    help="Also write the report there: json, html. Repeatable.",
+    help="Also write the report there: json, sarif, junit, github, markdown, html. Repeatable.",
 )
 
 

@@ -7,12 +7,20 @@ from pathlib import Path
 
 from gg_datalog.errors import InputError
 from gg_datalog.report import Report
+from gg_datalog.reporting.printable import printable
 
 # Each is `function(report, result folder) -> text`, imported when it is asked for.
 FORMATS = {
     "json": "gg_datalog.reporting.document:render",
+    "sarif": "gg_datalog.reporting.sarif:render",
+    "junit": "gg_datalog.reporting.junit:render",
+    "github": "gg_datalog.reporting.github:render",
+    "markdown": "gg_datalog.reporting.markdown:render",
     "html": "gg_datalog.reporting.html:render",
 }
+
+# Read by programs, which get names as they are; elsewhere what cannot be seen is made visible.
+EXACT = ("json",)
 
 
 def render(form: str, report: Report, result: Path) -> str:
@@ -24,5 +32,5 @@ def render(form: str, report: Report, result: Path) -> str:
         hint = f"other formats: {', '.join(name for name in FORMATS if name != form)}"
         what = f"the report cannot be made as {form}: {error.name} is not installed"
         raise InputError(what, None, hint) from None
-    text: str = getattr(loaded, function)(report, result)
+    text: str = getattr(loaded, function)(report if form in EXACT else printable(report), result)
     return text

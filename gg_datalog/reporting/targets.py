@@ -13,6 +13,7 @@ from pathlib import Path
 from gg_datalog.errors import InputError
 from gg_datalog.report import Report
 from gg_datalog.reporting import FORMATS, render
+from gg_datalog.reporting.printable import printable
 
 STDOUT = "-"
 ELSEWHERE = "give another path to --report"
@@ -65,6 +66,10 @@ def write(targets: Sequence[Target], report: Report, result: Path) -> None:
         else:
             with _explained(target.path):
                 _write(Path(target.path), text)
+    if any(target.form == "github" for target in targets):
+        from gg_datalog.reporting.github import summarize
+
+        summarize(printable(report), result)
 
 
 def _check(path: Path) -> None:

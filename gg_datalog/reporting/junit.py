@@ -1,0 +1,128 @@
+"""JUnit XML: a test case per output, for the test views of CI systems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+from gg_datalog.human import VERDICT
+from gg_datalog.report import Finding, OutputRow, Report
+from gg_datalog.reporting.origin import TOOL, case_name
+from gg_datalog.reporting.wording import MANY, called, clipped, concerns, details
+
+
+def render(report: Report, result: Path) -> str:
+    """One suite: unmapped outputs fail, inconclusive ones are skipped, and an error that belongs
+    to none of them is a case of its own."""
+    of = case_name(result).replace("/", ".")
+    cases = [_case(report, row, name, of) for row, name in _named(report.outputs)]
+    cases += [_stray(found, of) for found in _strays(report)]
+    if report.verdict == "does-not-refine" and not any(
+        c.find("failure") is not None for c in cases
+    ):
+        cases.append(_failed("verdict", of, report.verdict, VERDICT[report.verdict], ""))
+    suite = xml.Element("testsuite", _counts(cases, report))
+    suite.append(_properties(report))
+    suite.extend(cases)
+    if notes := [_told(found) for found in report.findings if found.level != "error"]:
+        xml.SubElement(suite, "system-out").text = "\n\n".join(notes)
+    root = xml.Element("testsuites")
+    root.append(suite)
+    xml.indent(root, " ")
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + xml.tostring(root, "unicode") + "\n"
+
+
+def _counts(cases: Sequence[xml.Element], report: Report) -> dict[str, str]:
+    def having(tag: str) -> str:
+        return str(sum(case.find(tag) is not None for case in cases))
+
+    return {
+        "name": TOOL,
+        "tests": str(len(cases)),
+        "failures": having("failure"),
+        "errors": "0",
+        "skipped": having("skipped"),
+        "time": f"{sum(report.stats.get('seconds', {}).values()):.3f}",
+    }
+
+
+def _properties(report: Report) -> xml.Element:
+    rows = [
+        ("verdict", report.verdict),
+        *((f"engine {name}", value) for name, value in report.engine.items()),
+        *(("assumption", f"{row.kind}: {row.text}") for row in report.assumptions),
+    ]
+    properties = xml.Element("properties")
+    for name, value in rows:
+        xml.SubElement(properties, "property", {"name": name, "value": str(value)})
+    return properties
+
+
+def _named(outputs: Sequence[OutputRow]) -> Iterator[tuple[OutputRow, str]]:
+    """Outputs with a name that no other one has: the program's, with the node's where that is
+    needed, and a number where even that is not enough."""
+    names = Counter(called(output) for output in outputs)
+    seen: Counter[str] = Counter()
+    for output in outputs:
+        name = called(output)
+        if names[name] > 1 and name != output.seq:
+            name = f"{name} ({output.seq})"
+        seen[name] += 1
+        yield output, name if seen[name] == 1 else f"{name} #{seen[name]}"
+
+
+def _case(report: Report, output: OutputRow, name: str, of: str) -> xml.Element:
+    about = [found for found in report.findings if concerns(found, output)]
+    if output.status == "mapped":
+        case = _passed(name, of)
+        told = [output.relation or "", *(_told(found) for found in about)]
+        xml.SubElement(case, "system-out").text = "\n\n".join(text for text in told if text)
+        return case
+    level = ("error",) if output.status == "unmapped" else ("warning", "error")
+    chosen = [found for found in about if found.level in level]
+    headline = clipped(chosen[0].message) if chosen else f"`{output.seq}` is {output.status}"
+    # Where no finding names the output, those that name none may be the reason.
+    text = _all_told(chosen or [found for found in report.findings if found.level in level])
+    if output.status == "unmapped":
+        return _failed(name, of, chosen[0].code if chosen else "unmapped", headline, text)
+    case = _passed(name, of)
+    xml.SubElement(case, "skipped", {"message": headline}).text = text
+    return case
+
+
+def _strays(report: Report) -> Iterator[Finding]:
+    """Errors that no output's case tells."""
+    failed = [output for output in report.outputs if output.status == "unmapped"]
+    for found in report.findings:
+        if found.level == "error" and not any(concerns(found, output) for output in failed):
+            yield found
+
+
+def _stray(found: Finding, of: str) -> xml.Element:
+    at = found.dist[0] if found.dist else found.seq
+    name = f"{found.code} {found.title}".strip() + (f": {at}" if at else "")
+    return _failed(name, of, found.code, clipped(found.message), _told(found))
+
+
+def _passed(name: str, of: str) -> xml.Element:
+    return xml.Element("testcase", {"classname": of, "name": name})
+
+
+def _failed(name: str, of: str, kind: str, message: str, text: str) -> xml.Element:
+    case = _passed(name, of)
+    xml.SubElement(case, "failure", {"type": kind, "message": message}).text = text or message
+    return case
+
+
+def _all_told(found: Sequence[Finding]) -> str:
+    told = [_told(one) for one in found[:MANY]]
+    if len(found) > MANY:
+        told.append(f"and {len(found) - MANY} more findings")
+    return "\n\n".join(told)
+
+
+def _told(found: Finding) -> str:
+    rows = [f"  {label}: {text}" for label, text in details(found)]
+    return "\n".join([f"{found.code} {found.level}: {clipped(found.message)}", *rows])

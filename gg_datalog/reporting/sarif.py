@@ -1,0 +1,149 @@
+"""SARIF 2.1.0: findings on source lines, for code scanning and editors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gg_datalog.findings import Kind
+from gg_datalog.report import EXIT_CODE, Finding, Report
+from gg_datalog.reporting.origin import TOOL, case_name, graph_place
+from gg_datalog.reporting.places import Place, place, uri
+from gg_datalog.reporting.wording import counted, details
+
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+ROOT = "%SRCROOT%"
+FINGERPRINT = "ggDatalog/v1"
+LEVELS = ("error", "warning", "note")
+Json = dict[str, Any]
+
+
+def render(report: Report, result: Path) -> str:
+    """A log of one run; its results are the findings."""
+    from gg_datalog import __version__
+
+    rules = _rules(report)
+    index = {rule["id"]: number for number, rule in enumerate(rules)}
+    driver = {"name": TOOL, "version": __version__, "semanticVersion": __version__, "rules": rules}
+    run = {
+        "tool": {"driver": driver},
+        # Code scanning keeps the alerts of one pair of programs apart from those of another.
+        "automationDetails": {"id": f"{TOOL}/{case_name(result)}/"},
+        "originalUriBaseIds": {ROOT: {"description": {"text": "where source paths start from"}}},
+        "invocations": [_invocation(report)],
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(found, index, result) for found in report.findings],
+        "properties": _about(report),
+    }
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _rules(report: Report) -> list[Json]:
+    """All codes, so that their numbers stay; and those of a later release that the report has."""
+    known = {kind.value.code: (kind.value.title, kind.value.level) for kind in Kind}
+    later = {found.code: (found.title or found.code, found.level) for found in report.findings}
+    rules = []
+    for code, (title, level) in {**later, **known}.items():
+        rules.append(
+            {
+                "id": code,
+                "shortDescription": {"text": title},
+                "fullDescription": {"text": title},
+                "help": {"text": title},
+                "defaultConfiguration": {"level": level if level in LEVELS else "warning"},
+            }
+        )
+    return sorted(rules, key=lambda rule: str(rule["id"]))
+
+
+def _invocation(report: Report) -> Json:
+    status = EXIT_CODE[report.verdict]
+    return {
+        "executionSuccessful": True,
+        "exitCode": status,
+        "exitCodeDescription": report.verdict,
+    }
+
+
+def _about(report: Report) -> Json:
+    return {
+        "verdict": report.verdict,
+        "summary": counted(report),
+        "outputs": [asdict(output) for output in report.outputs],
+        "assumptions": [asdict(row) for row in report.assumptions],
+        "engine": dict(report.engine),
+    }
+
+
+def _result(found: Finding, index: dict[str, int], result: Path) -> Json:
+    seq, dist = place(found.seq_source), place(found.dist_source)
+    main = dist or seq or graph_place(result, found)
+    document: Json = {
+        "ruleId": found.code,
+        "ruleIndex": index[found.code],
+        "level": found.level if found.level in LEVELS else "warning",
+        "message": {"text": _message(found, seq if dist else None)},
+        "locations": [{**_physical(main), **_logical(found)}],
+        "properties": _properties(found),
+    }
+    if seq is not None and dist is not None:
+        message = {"text": "the line of the sequential program"}
+        document["relatedLocations"] = [{"id": 1, **_physical(seq), "message": message}]
+    if found.fingerprint:
+        document["partialFingerprints"] = {FINGERPRINT: found.fingerprint}
+    document["locations"] = [location for location in document["locations"] if location]
+    return document
+
+
+def _message(found: Finding, related: Place | None) -> str:
+    """The message, then what else is known; the sequential line as a link, where it is not the
+    place of the result itself."""
+    lines = [found.message]
+    for label, text in details(found):
+        if label == "sequential" and related is not None:
+            shown = str(related).replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+            text = f"[{shown}](1)"
+        lines.append(f"{label}: {text}")
+    return "\n".join(lines)
+
+
+def _physical(at: Place | None) -> Json:
+    if at is None:
+        return {}
+    name, relative = uri(at.path)
+    artifact = {"uri": name, "uriBaseId": ROOT} if relative else {"uri": name}
+    region: Json = {"startLine": at.line or 1}
+    if at.code:
+        region["snippet"] = {"text": at.code}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+
+
+def _logical(found: Finding) -> Json:
+    names = list(dict.fromkeys(_names(found)))
+    if not names:
+        return {}
+    rows = [{"name": name, "fullyQualifiedName": name, "kind": kind} for name, kind in names]
+    return {"logicalLocations": rows}
+
+
+def _names(found: Finding) -> Iterator[tuple[str, str]]:
+    for name in (found.dist_module, found.module):
+        if name:
+            yield name, "module"
+    for name in (*found.dist, found.seq):
+        if name:
+            yield name, "variable"
+
+
+def _properties(found: Finding) -> Json:
+    """The fields that SARIF has no place for."""
+    document = asdict(found)
+    for placed in ("code", "level", "message", "fingerprint", "title"):
+        del document[placed]
+    return {name: value for name, value in document.items() if value not in (None, (), "")}
