@@ -200,9 +200,25 @@ def run(
     raise SystemExit(EXIT_CODE[report.verdict])
 
 
+def _schema(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        from gg_datalog.reporting.document import schema
+
+        click.echo(schema(), nl=False)
+        context.exit()
+
+
 @cli.command()
 @click.argument("result", type=FOLDER)
 @report_option
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_schema,
+    help="Print the JSON schema of the json report, and stop.",
+)
 def report(result: Path, targets: Sequence[Target]) -> None:
     """Present a result once more: for a person, or with --report in other formats.
 

@@ -75,10 +75,11 @@ def reference() -> str:
     """The reference of all codes, as Markdown."""
     rows = [f"| [{p.code}](#{p.code.lower()}) | {p.level} | {p.title} |" for p in PAGES.values()]
     table = "\n".join(["| code | level | what it says |", "| --- | --- | --- |", *rows])
-    return "\n".join([INTRODUCTION, table, "", *(_section(p) for p in PAGES.values())])
+    return "\n".join([INTRODUCTION, table, "", *(as_markdown(p) for p in PAGES.values())])
 
 
-def _section(page: Page) -> str:
+def as_markdown(page: Page) -> str:
+    """One page as a section in Markdown."""
     parts = [
         f"## {page.code}",
         f"**{page.title[0].upper()}{page.title[1:]}** ({page.level}).",

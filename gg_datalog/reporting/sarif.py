@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.findings import Kind
+from gg_datalog.findings import PAGES, Page
+from gg_datalog.pages import as_markdown, as_text
 from gg_datalog.report import EXIT_CODE, Finding, Report
 from gg_datalog.reporting.origin import TOOL, case_name, graph_place
 from gg_datalog.reporting.places import Place, place, uri
@@ -46,20 +47,22 @@ def render(report: Report, result: Path) -> str:
 
 def _rules(report: Report) -> list[Json]:
     """All codes, so that their numbers stay; and those of a later release that the report has."""
-    known = {kind.value.code: (kind.value.title, kind.value.level) for kind in Kind}
-    later = {found.code: (found.title or found.code, found.level) for found in report.findings}
-    rules = []
-    for code, (title, level) in {**later, **known}.items():
-        rules.append(
-            {
-                "id": code,
-                "shortDescription": {"text": title},
-                "fullDescription": {"text": title},
-                "help": {"text": title},
-                "defaultConfiguration": {"level": level if level in LEVELS else "warning"},
-            }
-        )
-    return sorted(rules, key=lambda rule: str(rule["id"]))
+    rules = {page.code: _rule(page) for page in PAGES.values()}
+    for found in report.findings:
+        if found.code not in rules:
+            title = {"text": found.title or found.code}
+            rules[found.code] = {"id": found.code, "shortDescription": title, "help": title}
+    return list(rules.values())
+
+
+def _rule(page: Page) -> Json:
+    return {
+        "id": page.code,
+        "shortDescription": {"text": page.title},
+        "fullDescription": {"text": page.note},
+        "help": {"text": as_text(page), "markdown": as_markdown(page)},
+        "defaultConfiguration": {"level": page.level},
+    }
 
 
 def _invocation(report: Report) -> Json:
