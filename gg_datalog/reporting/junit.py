@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
 from gg_datalog.human import VERDICT
 from gg_datalog.report import Finding, OutputRow, Report
-from gg_datalog.reporting.origin import TOOL, case_name
+from gg_datalog.reporting.origin import TOOL, origin
 from gg_datalog.reporting.wording import MANY, called, clipped, concerns, details
 
 
 def render(report: Report, result: Path) -> str:
     """One suite: unmapped outputs fail, inconclusive ones are skipped, and an error that belongs
     to none of them is a case of its own."""
-    of = case_name(result).replace("/", ".")
-    cases = [_case(report, row, name, of) for row, name in _named(report.outputs)]
-    cases += [_stray(found, of) for found in _strays(report)]
-    if report.verdict == "does-not-refine" and not any(
-        c.find("failure") is not None for c in cases
-    ):
-        cases.append(_failed("verdict", of, report.verdict, VERDICT[report.verdict], ""))
+    cases = _cases(report, origin(result).name.replace("/", "."))
+    _number_namesakes(cases)
     suite = xml.Element("testsuite", _counts(cases, report))
     suite.append(_properties(report))
     suite.extend(cases)
@@ -32,6 +28,15 @@ def render(report: Report, result: Path) -> str:
     root.append(suite)
     xml.indent(root, " ")
     return '<?xml version="1.0" encoding="utf-8"?>\n' + xml.tostring(root, "unicode") + "\n"
+
+
+def _cases(report: Report, of: str) -> list[xml.Element]:
+    cases = [_case(report, row, name, of) for row, name in _named(report.outputs)]
+    cases += [_stray(found, of) for found in _strays(report)]
+    failed = any(case.find("failure") is not None for case in cases)
+    if report.verdict == "does-not-refine" and not failed:
+        cases.append(_failed("verdict", of, report.verdict, VERDICT[report.verdict], ""))
+    return cases
 
 
 def _counts(cases: Sequence[xml.Element], report: Report) -> dict[str, str]:
@@ -61,16 +66,25 @@ def _properties(report: Report) -> xml.Element:
 
 
 def _named(outputs: Sequence[OutputRow]) -> Iterator[tuple[OutputRow, str]]:
-    """Outputs with a name that no other one has: the program's, with the node's where that is
-    needed, and a number where even that is not enough."""
+    """Outputs with the program's name, and with the node's where that alone does not tell."""
     names = Counter(called(output) for output in outputs)
-    seen: Counter[str] = Counter()
     for output in outputs:
         name = called(output)
-        if names[name] > 1 and name != output.seq:
-            name = f"{name} ({output.seq})"
-        seen[name] += 1
-        yield output, name if seen[name] == 1 else f"{name} #{seen[name]}"
+        told = names[name] == 1 or name == output.seq
+        yield output, name if told else f"{name} ({output.seq})"
+
+
+def _number_namesakes(cases: Sequence[xml.Element]) -> None:
+    """Test views keep one case of a name: others of that name get a number."""
+    taken = {case.attrib["name"] for case in cases}
+    seen: set[str] = set()
+    for case in cases:
+        name = case.attrib["name"]
+        numbered = (f"{name} #{number}" for number in count(2))
+        if name in seen:
+            name = case.attrib["name"] = next(n for n in numbered if n not in taken)
+        seen.add(name)
+        taken.add(name)
 
 
 def _case(report: Report, output: OutputRow, name: str, of: str) -> xml.Element:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gg_datalog.human import VERDICT, shortened
 from gg_datalog.report import Finding, OutputRow, Report
-from gg_datalog.reporting.origin import TOOL, case_name
+from gg_datalog.reporting.origin import TOOL, origin
 from gg_datalog.reporting.places import place
 from gg_datalog.reporting.wording import clipped, counted, details
 
@@ -25,7 +25,10 @@ CODE = re.compile(r"`([^`]+)`")
 def render(report: Report, result: Path) -> str:
     """Verdict, outputs, findings and assumptions; what is long is folded, or left out and said."""
     text, _, why = VERDICT[report.verdict].partition(": ")
-    head = [f"### {TOOL}: {text.lower()}", f"{inline(why)} ({counted(report)}; {_of(result)})"]
+    head = [
+        f"### {TOOL}: {text.lower()}",
+        f"{inline(why)} ({counted(report)}; {code(origin(result).name)})",
+    ]
     tail = [*_outputs(report), *_assumptions(report), _footer(report)]
     room = ROOM - sum(len(block) for block in (*head, *tail))
     return "\n\n".join([*head, *_findings(report.findings, room), *tail]) + "\n"
@@ -54,10 +57,6 @@ def row(*cells: str) -> str:
 
 def _plain(text: str) -> str:
     return MENTION.sub("@<!-- -->", SPECIAL.sub(r"\\\1", text).replace("`", "\\`"))
-
-
-def _of(result: Path) -> str:
-    return code(case_name(result))
 
 
 def _findings(found: Sequence[Finding], room: int) -> Iterator[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.folders import read_manifest
@@ -15,31 +15,35 @@ from gg_datalog.reporting.places import Place, place
 TOOL = "gg-datalog"
 
 
-def case_name(result: Path) -> str:
-    """The folder of the graphs, from the current one where it lies below; else its last part."""
-    seq = _case(result).get("seq")
-    if not isinstance(seq, str):
-        return TOOL
-    folder = Path(os.path.normpath(seq)).parent
-    if folder.is_relative_to(Path.cwd()):
-        return folder.relative_to(Path.cwd()).as_posix()
-    return folder.name or TOOL
+@dataclass(frozen=True)
+class Origin:
+    """The paths of the graphs, as far as the manifest of the result tells them."""
+
+    seq: str | None
+    dist: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The folder of the graphs, as far as that is below the current one; else its name."""
+        if self.seq is None:
+            return TOOL
+        folder, here = Path(os.path.normpath(self.seq)).parent, Path.cwd()
+        if folder != here and folder.is_relative_to(here):
+            return folder.relative_to(here).as_posix()
+        return folder.name or TOOL
+
+    def graph(self, found: Finding) -> Place | None:
+        """The graph that a finding is about: the place to look at where no code line is known."""
+        of_rank = re.match(r"r(\d+)\.", found.dist[0]) if found.dist else None
+        rank = int(of_rank[1]) if of_rank else len(self.dist)
+        path = self.dist[rank] if rank < len(self.dist) else self.seq
+        return place(f"{path}:1") if path else None
 
 
-def graph_place(result: Path, found: Finding) -> Place | None:
-    """The graph that a finding is about: where code lines are not known, the place to look at."""
-    case = _case(result)
-    path: Any = case.get("seq")
-    of_rank = re.match(r"r(\d+)\.", found.dist[0]) if found.dist else None
-    graphs = case.get("dist")
-    if of_rank and isinstance(graphs, list) and int(of_rank[1]) < len(graphs):
-        path = graphs[int(of_rank[1])]
-    return place(f"{path}:1") if isinstance(path, str) else None
-
-
-def _case(result: Path) -> dict[str, Any]:
+def origin(result: Path) -> Origin:
+    """Where the graphs of a result lie; nothing where its folder does not say."""
     try:
-        case = read_manifest(result, "result", "gg-datalog run").get("case")
-    except InputError:
-        return {}
-    return case if isinstance(case, dict) else {}
+        case = read_manifest(result, "result", "gg-datalog run")["case"]
+        return Origin(str(case["seq"]), tuple(str(path) for path in case["dist"]))
+    except (InputError, KeyError, TypeError):
+        return Origin(None, ())

@@ -11,7 +11,7 @@ from typing import Any
 from gg_datalog.findings import PAGES, Page
 from gg_datalog.pages import as_markdown, as_text
 from gg_datalog.report import EXIT_CODE, Finding, Report
-from gg_datalog.reporting.origin import TOOL, case_name, graph_place
+from gg_datalog.reporting.origin import TOOL, Origin, origin
 from gg_datalog.reporting.places import Place, place, uri
 from gg_datalog.reporting.wording import counted, details
 
@@ -30,15 +30,16 @@ def render(report: Report, result: Path) -> str:
 
     rules = _rules(report)
     index = {rule["id"]: number for number, rule in enumerate(rules)}
+    of = origin(result)
     driver = {"name": TOOL, "version": __version__, "semanticVersion": __version__, "rules": rules}
     run = {
         "tool": {"driver": driver},
         # Code scanning keeps the alerts of one pair of programs apart from those of another.
-        "automationDetails": {"id": f"{TOOL}/{case_name(result)}/"},
+        "automationDetails": {"id": f"{TOOL}/{of.name}/"},
         "originalUriBaseIds": {ROOT: {"description": {"text": "where source paths start from"}}},
         "invocations": [_invocation(report)],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(found, index, result) for found in report.findings],
+        "results": [_result(found, index, of) for found in report.findings],
         "properties": _about(report),
     }
     document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -84,9 +85,9 @@ def _about(report: Report) -> Json:
     }
 
 
-def _result(found: Finding, index: dict[str, int], result: Path) -> Json:
+def _result(found: Finding, index: dict[str, int], of: Origin) -> Json:
     seq, dist = place(found.seq_source), place(found.dist_source)
-    main = dist or seq or graph_place(result, found)
+    main = dist or seq or of.graph(found)
     document: Json = {
         "ruleId": found.code,
         "ruleIndex": index[found.code],

@@ -1,0 +1,129 @@
+"""Markdown: names show as they are, tables hold, and it fits a comment."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from markdown_it import MarkdownIt
+
+from gg_datalog.report import Finding, Report
+from gg_datalog.reporting import render
+from gg_datalog.reporting.markdown import code, inline, row
+from gg_datalog.reporting.printable import visible
+
+from .conftest import Cli
+from .samples import BROKEN, CAUSE, REFINES, report, reports, text
+
+NOWHERE = Path("no-result")
+READER = MarkdownIt("commonmark").enable("table")
+
+
+def _shown(markdown: str) -> str:
+    return _told(READER.render(markdown))
+
+
+def _told(page: str) -> str:
+    """What a reader sees: without tags and comments."""
+    return html.unescape(re.sub(r"<!--.*?-->|<[^>]*>", "", page))
+
+
+def _squeezed(shown: str) -> str:
+    return " ".join(shown.split())
+
+
+@given(text.map(visible))
+@example("a`b``c")
+@example("|")
+@example("\\|`")
+def test_code_shows_what_it_is_given(given_text: str) -> None:
+    assert _squeezed(_shown("x " + code(given_text))) == _squeezed("x " + given_text)
+    table = "\n".join([row("a", "b"), row("---", "---"), row(code(given_text), "end")])
+    cells = re.findall(r"<td>(.*?)</td>", READER.render(table))
+    assert len(cells) == 2 and cells[1] == "end"
+    assert _squeezed(_told(cells[0])) == _squeezed(given_text)
+
+
+@given(text.map(visible).map(lambda made: made.replace("`", "")))
+@example("*a* _b_ [c](d) <e> &amp; # 1. ~f~ @g \\|")
+def test_a_sentence_shows_what_it_is_given(sentence: str) -> None:
+    assert _squeezed(_shown("x " + inline(sentence))) == _squeezed("x " + sentence)
+    table = "\n".join([row("a", "b"), row("---", "---"), row(inline(sentence), "end")])
+    assert re.findall(r"<td>(.*?)</td>", READER.render(table))[1:] == ["end"]
+
+
+def test_names_in_backticks_are_code() -> None:
+    assert inline("`r0.mm_1` holds `a|b`*") == "`r0.mm_1` holds `a|b`\\*"
+
+
+def test_nobody_is_called() -> None:
+    assert "@<!-- -->team" in inline("x @team")
+
+
+def test_a_finding_shows_all_that_is_known() -> None:
+    page = READER.render(render("markdown", BROKEN, NOWHERE))
+    rows = dict(re.findall(r"<tr>\s*<td>(.*?)</td>\s*<td>(.*?)</td>\s*</tr>", page))
+    assert rows.keys() >= {
+        "sequential",
+        "ranks",
+        "module",
+        "because",
+        "effect",
+        "expected",
+        "found",
+        "outputs",
+        "on ranks",
+        "repair",
+    }
+    assert html.unescape(rows["ranks"]) == (
+        "<code>models/block.py:87</code> in <code>forward</code>: "
+        "<code>y = f(x, self.weight) | `tick`</code>"
+    )
+    assert rows["on ranks"] == "0-3, 7"
+    assert rows["expected"] == f"<code>{CAUSE.expected}</code>"
+
+
+def test_outputs_that_are_rebuilt_are_folded() -> None:
+    text = render("markdown", REFINES, NOWHERE)
+    head, _, folded = text.partition("<details><summary>2 outputs rebuilt</summary>")
+    assert "refines" in head and "`r0.add_1`" not in head and "`r0.add_1`" in folded
+    assert text.count("<details>") == text.count("</details>") == 3
+
+
+def test_what_is_long_fits_a_comment_and_is_counted() -> None:
+    many = tuple(Finding("GG106", "error", f"no. {i} " + "x" * 3000) for i in range(500))
+    notes = tuple(Finding("GG131", "note", "y" * 500) for _ in range(500))
+    outputs = ["unmapped"] * 700 + ["mapped"] * 700
+    text = render("markdown", report("does-not-refine", *outputs, findings=many + notes), NOWHERE)
+    assert len(text) < 65_536
+    shown = len(re.findall(r"^#### GG106", text, re.MULTILINE))
+    assert shown > 5 and f"And {500 - shown} more findings" in text
+    assert text.count("and 600 more") == 2
+
+
+@given(reports)
+@settings(max_examples=60, deadline=None)
+def test_every_report_is_a_page(found: Report) -> None:
+    text = render("markdown", found, NOWHERE)
+    page = READER.render(text)
+    loud = [one for one in found.findings if one.level != "note"]
+    assert page.count("<h4>") == len(loud)
+    assert page.count("<h3>") == 1
+    assert len(re.findall(r"^<details>", page, re.MULTILINE)) == text.count("<details>")
+    tags = set(re.findall(r"</?([a-z0-9]+)", page))
+    assert tags <= TAGS
+
+
+TAGS = {"h3", "h4", "p", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "ul", "li"}
+TAGS |= {"details", "summary", "em"}
+
+
+@pytest.mark.parametrize("name", ["refines", "missing", "mismatch", "inconclusive"])
+def test_results(cli: Cli, facts: dict[str, Path], name: str) -> None:
+    found = cli("report", facts[name] / "result", "--report", "markdown=-")
+    assert (found.status, found.err) == (0, "")
+    assert found.out.startswith("### gg-datalog: ")
+    assert "`case`" in found.out
