@@ -17,7 +17,8 @@ RANK_FILE = re.compile(r"dist\.r(\d+)\.json")
 
 @dataclass(frozen=True)
 class Output:
-    """A sequential output and, per rank, the distributed node that is meant to hold it.
+    """A sequential output and, per rank, the distributed node that is meant to hold it; where no
+    rank returns anything for it, it cannot be rebuilt.
 
     ``name`` is what the program calls it, where a capture knows: a parameter's gradient."""
 
@@ -237,6 +238,9 @@ def _outputs(files: CaseFiles, case: Case) -> list[Output]:
         )
     for row in rows:
         _check_output(row, case)
+        if not row.dist:
+            title = f" (`{row.name}`)" if row.name else ""
+            case.warnings.append(f"no rank returns anything for output `{row.seq}`{title}")
     for name in set(files.partial) - {r.seq for r in rows}:
         raise InputError(
             f"--allow-partial names `{name}`, which is no output", None, "check the name"
@@ -261,7 +265,7 @@ def _output(row: Mapping[str, Any], path: Path) -> Output:
     seq, dist = row.get("seq"), row.get("dist")
     names: dict[str, Any] = dist if isinstance(dist, dict) else {"": dist}
     texts = isinstance(seq, str) and all(isinstance(name, str) for name in names.values())
-    ranked = isinstance(dist, str) or (bool(names) and all(rank.isdecimal() for rank in names))
+    ranked = isinstance(dist, str) or all(rank.isdecimal() for rank in names)
     if not texts or not ranked:
         raise InputError(f"row {row} needs `seq` and `dist`", str(path), "see docs/format.md")
     partial = row.get("partial", False)
@@ -297,9 +301,6 @@ def _default_outputs(case: Case) -> list[Output]:
             "pair them with --output SEQ=DIST or in outputs.json",
         )
     case.notes.append(("outputs", f"outputs are paired by {how}"))
-    for row in found:
-        if not row.dist:
-            case.warnings.append(f"no rank returns anything for output `{row.seq}`")
     return found
 
 

@@ -27,6 +27,7 @@ from gg_datalog.tracing.private import (
     dynamo_graph_capture_for_export,
 )
 from gg_datalog.tracing.program import WRAPPED, Program, WithLoss
+from gg_datalog.tracing.record import result_of
 from gg_datalog.tracing.refusal import Refused
 
 
@@ -59,7 +60,7 @@ def trace_dynamo(
             exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
         except AssertionError as error:
             raise _constant_of_program(error) from error
-    traced = _described(exported, inputs, pytree.tree_leaves((args, kwargs)))
+    traced = _described(exported, inputs, _arguments(inputs, pytree.tree_leaves((args, kwargs))))
     if program.backward and not any(name.startswith("grad_") for name in traced.returned):
         raise Refused(*NO_GRADIENT)
     return traced
@@ -85,27 +86,33 @@ def _constant_of_program(error: AssertionError) -> Exception:
     )
 
 
-def _described(exported: Any, inputs: Sequence[Input], leaves: Sequence[Any]) -> Traced:
+def _arguments(inputs: Sequence[Input], leaves: Sequence[Any]) -> list[Input | None]:
+    """The inputs that the program is called with, by their place."""
+    by_tensor = {id(one.tensor): one for one in inputs}
+    return [by_tensor.get(id(local_of(leaf))) for leaf in leaves]
+
+
+def _described(exported: Any, inputs: Sequence[Input], plain: Sequence[Input | None]) -> Traced:
     graph: fx.GraphModule = exported.graph_module
     node = graph.graph.output_node()
     descriptions = node.meta["desc"]
-    pending = _open(exported, descriptions)
+    pending = _open(exported, descriptions, plain)
     rows = [
-        (value, output_name(description))
+        (value, output_name(description, plain))
         for value, description in zip(node.args[0], descriptions, strict=True)
         if isinstance(value, fx.Node) and description is not None
     ]
     kept = [(value, name) for value, name in rows if name is not None]
     node.args = (tuple(value for value, _ in kept),)
-    found = _kept_inputs(graph.graph, inputs, leaves)
+    found = _kept_inputs(graph.graph, inputs, plain)
     return Traced(graph, found, [name for _, name in kept], pending)
 
 
-def _kept_inputs(graph: fx.Graph, inputs: Sequence[Input], leaves: Sequence[Any]) -> list[Input]:
+def _kept_inputs(
+    graph: fx.Graph, inputs: Sequence[Input], plain: Sequence[Input | None]
+) -> list[Input]:
     """The placeholders' inputs; what is no tensor (a device mesh) goes."""
     known = {(one.kind, one.name): one for one in inputs}
-    by_tensor = {id(one.tensor): one for one in inputs}
-    plain = [by_tensor.get(id(local_of(leaf))) for leaf in leaves]
     found = []
     for node in graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
@@ -145,8 +152,7 @@ def _input(
                 return known[kind, name]
         return Input(name, "attribute", node.meta["val"], tuple(node.meta["val"].shape))
     if isinstance(description, PlainAOTInput):
-        place = int(description.idx)
-        given = plain[place] if place < len(plain) else None
+        given = _given(description, plain)
         if given is not None:
             return given
     if isinstance(description, TangentAOTInput):
@@ -156,6 +162,11 @@ def _input(
 
 
 HINT = 'capture with mode="eager", or see docs/capture.md'
+
+
+def _given(description: Any, plain: Sequence[Input | None]) -> Input | None:
+    place = int(description.idx)
+    return plain[place] if place < len(plain) else None
 
 
 def _base(description: Any) -> Any:
@@ -169,8 +180,11 @@ def _own_name(target: str) -> str:
     return target.removeprefix(f"{WRAPPED}.")
 
 
-def output_name(description: Any) -> str | None:
-    """What a result is called: the same on every rank. None for what is no tensor."""
+def output_name(description: Any, plain: Sequence[Input | None] = ()) -> str | None:
+    """What a result is called: the same on every rank. None for what is no tensor.
+
+    ``plain`` are the inputs that the program is called with.
+    """
     local = isinstance(description, SubclassGetAttrAOTOutput)
     if local and description.attr != "_local_tensor":
         return None
@@ -178,20 +192,27 @@ def output_name(description: Any) -> str | None:
     if isinstance(description, PlainAOTOutput):
         return f"output_{description.idx}"
     if isinstance(description, GradAOTOutput):
-        of = description.grad_of
-        if isinstance(of, (ParamAOTInput, BufferAOTInput)):
-            return f"grad_{_own_name(of.target)}"
-        return f"grad_input_{of.idx}" if isinstance(of, PlainAOTInput) else None
+        of = _name_of(description.grad_of, plain)
+        return f"grad_{of}" if of else None
     if isinstance(description, InputMutationAOTOutput):
-        of = description.mutated_input
-        if isinstance(of, PlainAOTInput):
-            return f"updated_input_{of.idx}"
-        named = isinstance(of, (ParamAOTInput, BufferAOTInput))
-        return f"updated_{_own_name(of.target)}" if named else None
+        of = _name_of(description.mutated_input, plain)
+        return f"updated_{of}" if of else None
     return None
 
 
-def _open(exported: Any, descriptions: Sequence[Any]) -> Mapping[str, Sequence[Reduction]]:
+def _name_of(description: Any, plain: Sequence[Input | None]) -> str | None:
+    """How results are called after an input."""
+    if isinstance(description, (ParamAOTInput, BufferAOTInput)):
+        return _own_name(description.target)
+    if isinstance(description, PlainAOTInput):
+        given = _given(description, plain)
+        return result_of("input", given.name if given else str(description.idx))
+    return None
+
+
+def _open(
+    exported: Any, descriptions: Sequence[Any], plain: Sequence[Input | None]
+) -> Mapping[str, Sequence[Reduction]]:
     """Results that are DTensors whose local tensors are yet to be added up."""
     metas = exported._aot_graph_capture.maybe_subclass_meta
     if metas is None:
@@ -200,7 +221,7 @@ def _open(exported: Any, descriptions: Sequence[Any]) -> Mapping[str, Sequence[R
     at, found = 0, {}
     for meta in (*forward, *(metas.grad_input_metas or ())):
         tensor = getattr(meta, "original_subclass", None)
-        name = output_name(descriptions[at]) if at < len(descriptions) else None
+        name = output_name(descriptions[at], plain) if at < len(descriptions) else None
         if name is not None and tensor is not None and (pending := open_reductions(tensor)):
             found[name] = pending
         at += getattr(meta, "arg_count", 1)

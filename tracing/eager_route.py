@@ -22,6 +22,7 @@ from gg_datalog.tracing.private import (
     source_lines,
 )
 from gg_datalog.tracing.program import Program, named
+from gg_datalog.tracing.record import result_of
 from gg_datalog.tracing.refusal import Refused
 
 NO_GRADIENT = (
@@ -179,8 +180,7 @@ def _returned_updates(graph: fx.GraphModule, inputs: Sequence[Input]) -> list[st
     for node, one in zip(placeholders, inputs, strict=True):
         if node in found:
             _check_unshared(one, inputs)
-        if node in found:
-            names.append(f"updated_{'input_' if one.kind == 'input' else ''}{one.name}")
+            names.append(f"updated_{result_of(one.kind, one.name)}")
             values.append(found[node])
     output.args = (values,)
     graph.recompile()

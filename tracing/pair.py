@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.case import CaseFiles
 from gg_datalog.extract.documents import CaseDocuments
 from gg_datalog.folders import replaced_folder, write_manifest
 from gg_datalog.tracing.export import groups_document
 from gg_datalog.tracing.override import Override
-from gg_datalog.tracing.record import RankRecord
+from gg_datalog.tracing.record import InputRecord, RankRecord
 from gg_datalog.tracing.relations import relate
+from gg_datalog.tracing.results import pair_results
 
 Json = dict[str, Any]
 
@@ -52,21 +52,22 @@ def paired(
     """The documents of a case: graphs, groups, input relations and outputs."""
     related = relate(sequential, ranks, override, world_size)
     notes = {note: None for record in ranks for note in record.notes}
-    left_out = _left_out(ranks, world_size)
-    assumptions = [("capture", text) for text in (*left_out, *notes)] + related.assumptions()
+    results = pair_results(sequential, ranks, related, world_size)
+    said = (*_left_out(ranks, world_size), *notes, *results.assumptions)
+    assumptions = [("capture", text) for text in said] + related.assumptions()
     documents = CaseDocuments(
         seq=sequential.graph,
-        dist={record.rank: record.graph for record in ranks},
+        dist={r.rank: _returning(r.graph, results.unchanged.get(r.rank, [])) for r in ranks},
         groups={
             "seq": groups_document({0: sequential.groups}),
             "dist": groups_document({record.rank: record.groups for record in ranks}),
         },
         relations=related.rows,
-        outputs=_outputs(sequential, ranks),
+        outputs=results.rows,
         about={
             **about,
             "assumptions": [{"kind": kind, "text": text} for kind, text in assumptions],
-            "warnings": [*_alone(ranks), *_lost(sequential, ranks), *related.warnings],
+            "warnings": [*_alone(ranks), *results.warnings, *related.warnings],
         },
     )
     return Pair(documents, [sequential, *ranks])
@@ -91,28 +92,10 @@ def _alone(ranks: Sequence[RankRecord]) -> list[str]:
     return [f"ranks {missing} take part in collectives and were not captured: capture them, too"]
 
 
-def _outputs(sequential: RankRecord, ranks: Sequence[RankRecord]) -> list[Json]:
-    rows: list[Json] = []
-    returned = {record.rank: dict(record.outputs) for record in ranks}
-    for name, node in sequential.outputs:
-        held = {str(rank): nodes[name] for rank, nodes in returned.items() if name in nodes}
-        if not held:
-            continue
-        row = {"seq": node, "dist": held, "name": name}
-        rows.append(row)
-    if not rows:
-        raise InputError(
-            "no result of the sequential program is returned by any rank",
-            None,
-            "let both programs return the same things under the same names",
-        )
-    return rows
-
-
-def _lost(sequential: RankRecord, ranks: Sequence[RankRecord]) -> list[str]:
-    """Results that one of the two programs alone has."""
-    ours = {name for name, _ in sequential.outputs}
-    theirs = {name for record in ranks for name, _ in record.outputs}
-    found = [f"no rank returns anything for `{name}`: it is not checked" for name in ours - theirs]
-    found += [f"`{name}` is returned by ranks only: it is not checked" for name in theirs - ours]
-    return sorted(found)
+def _returning(graph: Json, kept: Sequence[InputRecord]) -> Json:
+    """The graph, which returns these inputs, too."""
+    *nodes, output = graph["nodes"]
+    (values,) = output["args"]
+    known = {value["node"] for value in values if isinstance(value, dict)}
+    more = [{"node": one.node} for one in kept if one.node not in known]
+    return {**graph, "nodes": [*nodes, {**output, "args": [[*values, *more]]}]}

@@ -27,6 +27,21 @@ class InputRecord:
     pieces: Sequence[Any] | None
     because: str
 
+    @property
+    def gradient(self) -> str:
+        """What the result is called that is its gradient."""
+        return f"grad_{result_of(self.kind, self.name)}"
+
+    @property
+    def update(self) -> str:
+        """What the result is called that is its new value, where the program writes into it."""
+        return f"updated_{result_of(self.kind, self.name)}"
+
+
+def result_of(kind: str, name: str) -> str:
+    """How results are called after an input: arguments apart from parameters of equal name."""
+    return f"input_{name}" if kind == "input" else name
+
 
 @dataclass(frozen=True)
 class RankRecord:

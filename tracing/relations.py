@@ -16,9 +16,14 @@ Json = dict[str, Any]
 
 @dataclass
 class Related:
-    """The rows of relations.json, and what was taken on trust."""
+    """The rows of relations.json, and what was taken on trust.
+
+    ``held`` says which input of the sequential program an input of a rank belongs to: (sequential
+    input, rank, input of the rank).
+    """
 
     rows: list[Json] = field(default_factory=list)
+    held: list[tuple[InputRecord, int, InputRecord]] = field(default_factory=list)
     guessed: dict[str, dict[str, None]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -28,17 +33,19 @@ class Related:
 
     def assumptions(self) -> list[tuple[str, str]]:
         """One text for all that is guessed in the same way."""
-        found = []
-        for what, names in self.guessed.items():
-            shown = ", ".join(f"`{name}`" for name in list(names)[:SHOWN])
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            found.append(
-                ("guessed relation", f"taken, by name and shape, as {what}: {shown}{more}")
-            )
-        return found
+        return [
+            ("guessed relation", f"taken, by name and shape, as {what}: {listed(list(names))}")
+            for what, names in self.guessed.items()
+        ]
 
 
 SHOWN = 12
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message, the first dozen of them."""
+    shown = ", ".join(f"`{name}`" for name in names[:SHOWN])
+    return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def relate(
@@ -56,6 +63,7 @@ def relate(
                 _without_counterpart(one, name, record, declared, found)
                 continue
             used.add(ours.node)
+            found.held.append((ours, record.rank, one))
             for row in _rows(ours, one, record, declared, world_size, found):
                 found.rows.append(row)
     for one in sequential.inputs:

@@ -603,10 +603,11 @@ def test_parameters_that_a_step_changes_are_results(step: Any) -> None:
 
 def test_a_step_that_is_forgotten_on_the_ranks() -> None:
     pair = trained("eager", step=lambda m: descend(m) if m.world == 1 else reduce_norm(m))
-    assert (
-        "no rank returns anything for `updated_norm`: it is not checked"
-        in pair.documents.about["warnings"]
-    )
+    assert unmapped(pair) == {"updated_norm", "updated_up.weight", "updated_down.weight"}
+    assert pair.documents.about["warnings"] == [
+        "the sequential program updates `norm`, `up.weight`, `down.weight`, ranks 0, 1 do not: "
+        "what was put in is taken as what is there in the end"
+    ]
 
 
 class OwnBackward(nn.Module):

@@ -84,6 +84,16 @@ def test_a_partial_output_has_to_be_declared(cli: Cli, make_case: MakeCase) -> N
     assert "`nothing`" in unknown.err
 
 
+def test_an_output_that_no_rank_returns(cli: Cli, make_case: MakeCase) -> None:
+    files = documents()
+    files["outputs"].append({"seq": "mm", "dist": {}, "name": "scores"})
+    found = run(cli, make_case(files))
+    assert found.status == 1
+    assert [o["status"] for o in found.report["outputs"]] == ["mapped", "unmapped"]
+    said = [f["message"] for f in found.report["findings"] if f["code"] == "GG130"]
+    assert said == ["no rank returns anything for output `mm` (`scores`)"]
+
+
 def test_an_unsupported_operator_is_inconclusive(cli: Cli, make_case: MakeCase) -> None:
     files = documents()
     for name in ("seq", "dist.r0", "dist.r1"):

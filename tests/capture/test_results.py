@@ -1,0 +1,294 @@
+"""Results that only some of the programs have: what counts, and what is left out and said so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="capture traces programs with torch")
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from gg_datalog import Pair, capture, verify
+from gg_datalog.errors import InputError
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*_tensor. is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered:UserWarning"),
+]
+Tensor = torch.Tensor
+ROUTES = ("eager", "dynamo")
+
+
+class Net(nn.Module):
+    """Two layers and a counter; ``run`` is the forward pass, which knows rank and world."""
+
+    def __init__(self, run: Callable[[Any, Tensor], Any], rank: int, world: int) -> None:
+        super().__init__()
+        self.a = nn.Linear(4, 4, bias=False)
+        self.b = nn.Linear(4, 4, bias=False)
+        self.register_buffer("count", torch.zeros(4))
+        self.run, self.rank, self.world = run, rank, world
+
+    def forward(self, x: Tensor) -> Any:
+        return self.run(self, x)
+
+
+def plain(net: Any, x: Tensor) -> Tensor:
+    """The loss of both layers."""
+    return net.b(net.a(x)).square().sum()
+
+
+def captured(run: Any = plain, mode: Any = "eager", world_size: int = 2, **more: Any) -> Pair:
+    """Every rank runs the same on whole inputs, but for what ``run`` makes of its rank."""
+    return capture(
+        lambda rank, world: Net(run, rank, world), lambda: (torch.ones(3, 4),),
+        world_size=world_size, mode=mode, jobs=0, **more,
+    )  # fmt: skip
+
+
+def unmapped(pair: Pair) -> set[str]:
+    """Outputs that are not rebuilt, by their names."""
+    names = {row["seq"]: row["name"] for row in pair.documents.outputs or []}
+    return {names[row.seq] for row in verify(pair).outputs if row.status != "mapped"}
+
+
+def returned(pair: Pair, name: str) -> dict[str, str]:
+    """What the ranks return for a result."""
+    (row,) = (row for row in pair.documents.outputs or [] if row["name"] == name)
+    return dict(row["dist"])
+
+
+def warnings(pair: Pair) -> list[str]:
+    """What capture warns of."""
+    return list(pair.documents.about["warnings"])
+
+
+# ---- gradients
+def detached(net: Any, x: Tensor) -> Tensor:
+    h = net.a(x)
+    return net.b(h if net.world == 1 else h.detach()).square().sum()
+
+
+@pytest.mark.parametrize("mode", ROUTES)
+def test_a_gradient_that_no_rank_computes(mode: Any) -> None:
+    pair = captured(detached, mode, backward=True)
+    assert returned(pair, "grad_a.weight") == {}
+    result = verify(pair)
+    assert not result.refines and unmapped(pair) == {"grad_a.weight"}
+    first, *others = result.findings
+    assert first.code == "GG101" and "in detached" in (first.seq_source or "")
+    assert any(f.code == "GG130" and "(`grad_a.weight`)" in f.message for f in others)
+
+
+def test_replay_of_a_gradient_that_no_rank_computes(tmp_path: Path) -> None:
+    from gg_datalog.extract import case_files
+    from gg_datalog.replay.command import as_document, as_lines, replay
+
+    captured(detached, backward=True).save(tmp_path / "case")
+    found = replay(case_files(tmp_path / "case"), [], 0, False, lambda text: None)
+    assert found.report.verdict == "does-not-refine" and found.wrong == []
+    lost = [o.status != "mapped" for o in found.report.outputs]
+    assert [found.agrees(place) for place in range(len(lost))] == [not one for one in lost]
+    assert as_document(found) and "unmapped" in as_lines(found)
+
+
+def one_rank_detaches(net: Any, x: Tensor) -> Tensor:
+    h = net.a(x)
+    return net.b(h.detach() if net.rank else h).square().sum()
+
+
+@pytest.mark.parametrize("mode", ROUTES)
+def test_a_gradient_that_only_some_ranks_return(mode: Any) -> None:
+    """As with ZeRO: the others are told of it, or of what it does to the parameter, later."""
+    pair = captured(one_rank_detaches, mode, backward=True)
+    assert verify(pair).refines
+    assert warnings(pair) == [
+        "some ranks use the parameter and return nothing for `grad_a.weight`: only what the others "
+        "return is checked"
+    ]
+
+
+def descend(net: Any, *left_out: str) -> None:
+    """Gradient descent, but for these."""
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            if name not in left_out and parameter.grad is not None:
+                parameter -= 0.1 * parameter.grad
+
+
+def shared_descent(net: Any) -> None:
+    """ZeRO: a rank keeps the gradient of one layer, updates it, and tells the other."""
+    if net.world == 1:
+        return descend(net)
+    ours, theirs = (net.a, net.b) if net.rank == 0 else (net.b, net.a)
+    theirs.weight.grad = None
+    with torch.no_grad():
+        ours.weight -= 0.1 * ours.weight.grad
+        dist.broadcast(net.a.weight, 0)
+        dist.broadcast(net.b.weight, 1)
+
+
+def test_gradients_and_updates_that_are_shared_among_the_ranks() -> None:
+    pair = captured(backward=True, step=shared_descent)
+    assert len(returned(pair, "grad_a.weight")) == len(returned(pair, "grad_b.weight")) == 1
+    assert len(returned(pair, "updated_a.weight")) == 2
+    assert unmapped(pair) == set() and warnings(pair) == []
+
+
+# ---- state
+def test_a_stale_replica() -> None:
+    pair = captured(backward=True, step=lambda net: descend(net, *(["a.weight"] * net.rank)))
+    assert returned(pair, "updated_a.weight")["1"] == "a_weight"
+    assert unmapped(pair) == {"updated_a.weight"}
+    assert warnings(pair) == [
+        "the sequential program updates `a.weight`, rank 1 does not: what was put in is taken as "
+        "what is there in the end"
+    ]
+
+
+def test_a_stale_replica_of_which_not_all_ranks_are_captured() -> None:
+    pair = captured(
+        backward=True, world_size=3, ranks=[0, 1],
+        step=lambda net: descend(net, *(["a.weight"] * net.rank)),
+    )  # fmt: skip
+    assert unmapped(pair) == {"updated_a.weight"}
+
+
+def test_what_ranks_that_are_not_captured_may_return() -> None:
+    pair = captured(detached, backward=True, ranks=[1])
+    assert verify(pair).refines
+    assert warnings(pair) == ["no rank returns anything for `grad_a.weight`: it is not checked"]
+
+
+def counted(ranks: tuple[int, ...]) -> Callable[[Any, Tensor], Tensor]:
+    """A program that counts in a buffer, on these ranks (-1: sequentially)."""
+
+    def run(net: Any, x: Tensor) -> Tensor:
+        if (net.rank if net.world > 1 else -1) in ranks:
+            net.count.add_(1)
+        return net.a(x)
+
+    return run
+
+
+@pytest.mark.parametrize("mode", ROUTES)
+@pytest.mark.parametrize(
+    ("ranks", "refines"), [((-1, 0, 1), True), ((-1,), False), ((-1, 0), False), ((), True)]
+)
+def test_a_buffer_that_is_updated_on_some_ranks(mode: Any, ranks: Any, refines: bool) -> None:
+    assert verify(captured(counted(ranks), mode)).refines == refines
+
+
+def staged(net: Any, x: Tensor) -> Any:
+    """Two stages that are built as a whole."""
+    if net.world == 1:
+        return {"y": net.b(net.a(x))}
+    if net.rank == 0:
+        dist.send(net.a(x), 1)
+        return {}
+    y = torch.empty_like(x)
+    dist.recv(y, 0)
+    return {"y": net.b(y)}
+
+
+def decayed(net: Any) -> None:
+    """A step without gradients, of a stage's own layer."""
+    with torch.no_grad():
+        for place, layer in enumerate((net.a, net.b)):
+            if net.world == 1 or place == net.rank:
+                layer.weight *= 0.5
+
+
+def test_parameters_of_another_stage_are_nobodys_business() -> None:
+    pair = captured(staged, step=decayed)
+    assert returned(pair, "updated_a.weight").keys() == {"0"}
+    assert returned(pair, "updated_b.weight").keys() == {"1"}
+    assert unmapped(pair) == set() and warnings(pair) == []
+    assert any("neither reads nor updates" in a.text for a in verify(pair).assumptions)
+
+
+def test_a_parameter_that_no_stage_updates() -> None:
+    pair = captured(staged, step=lambda net: decayed(net) if net.world == 1 or net.rank else None)
+    assert unmapped(pair) == {"updated_a.weight"}
+
+
+class Counter(nn.Module):
+    """The same function, with state of another name, and other steps to count in."""
+
+    def __init__(self, name: str, step: int) -> None:
+        super().__init__()
+        self.name, self.step = name, step
+        self.register_buffer(name, torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.step:
+            getattr(self, self.name).add_(self.step)
+        return x.exp()
+
+
+def renamed(step: int = 1, **more: Any) -> Pair:
+    """The sequential program calls it `ours`, the ranks `theirs`."""
+    return capture(
+        lambda rank, world: Counter("theirs", step), lambda: (torch.ones(3, 4),), world_size=2,
+        mode="eager", jobs=0, sequential=lambda rank, world: Counter("ours", 1), **more,
+    )  # fmt: skip
+
+
+def test_state_that_one_side_alone_has() -> None:
+    pair = renamed()
+    assert verify(pair).refines
+    assert set(warnings(pair)) == {
+        "no rank returns anything for `updated_ours`: it is not checked",
+        "`updated_theirs` is returned by ranks only: it is not checked",
+        "no rank has an input that holds `ours`",
+    }
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_state_of_another_name_that_is_declared(step: int) -> None:
+    declared = {"name": "theirs", "sequential": "ours", "placement": "replicate"}
+    pair = renamed(step, relations={"relation": [declared]})
+    assert len(returned(pair, "updated_ours")) == 2
+    assert unmapped(pair) == (set() if step == 1 else {"updated_ours"})
+
+
+# ---- arguments and outputs
+def written(ranks: tuple[int, ...]) -> Callable[[Any, Tensor], Tensor]:
+    """A program that writes into its argument."""
+
+    def run(net: Any, x: Tensor) -> Tensor:
+        y = net.a(x)
+        if (net.rank if net.world > 1 else -1) in ranks:
+            x.add_(1)
+        return y
+
+    return run
+
+
+@pytest.mark.parametrize("mode", ROUTES)
+@pytest.mark.parametrize(("ranks", "refines"), [((-1, 0, 1), True), ((-1,), False)])
+def test_an_argument_that_is_written_into(mode: Any, ranks: Any, refines: bool) -> None:
+    pair = captured(written(ranks), mode)
+    assert len(returned(pair, "updated_input_x")) == 2
+    assert verify(pair).refines == refines
+
+
+def two_outputs(net: Any, x: Tensor) -> Any:
+    found = {"y": net.a(x), "z": net.b(x)}
+    return found if net.world == 1 else {"y": found["y"]}
+
+
+def test_an_output_that_no_rank_returns() -> None:
+    pair = captured(two_outputs)
+    assert returned(pair, "output_z") == {} and unmapped(pair) == {"output_z"}
+
+
+def test_programs_that_return_nothing_in_common() -> None:
+    with pytest.raises(InputError, match="no result of the sequential program"):
+        captured(lambda net, x: {"z" if net.world == 1 else "y": net.a(x)})
