@@ -1,0 +1,151 @@
+"""The report as one HTML file: it needs no network, and lets nothing leave the page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gg_datalog.report import Finding, Report
+from gg_datalog.reporting.places import place
+from gg_datalog.reporting.printable import printable
+from gg_datalog.reporting.wording import modules, numbers
+from gg_datalog.results import open_result, read_result
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from gg_datalog.reporting.html_picture import Picture
+    from gg_datalog.reporting.html_tensors import Tensors
+
+MOST_PICTURES = 30
+STATUSES = ("unmapped", "inconclusive", "mapped")
+HEADLINE = {
+    "refines": ("✓", "Refines", "Every output is rebuilt from what the ranks return."),
+    "does-not-refine": ("✗", "Does not refine", "Not shown to compute the same."),
+    "inconclusive": (
+        "?",
+        "Inconclusive",
+        "Something that no rule describes stands in the way.",
+    ),
+}
+
+
+def render(report: Report, result: Path) -> str:
+    """The page for the report of the result in folder ``result``.
+
+    Raises:
+        InputError: the result cannot be read.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("gg_datalog.reporting", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["code"] = _code
+    style, script = _asset("report.css"), _asset("report.js")
+    page = environment.get_template("report.html.j2").render(
+        style=style, script=script, policy=_policy(style, script), **_content(report, result)
+    )
+    return page + "\n"
+
+
+def _content(report: Report, result: Path) -> dict[str, Any]:
+    """Everything that the template shows."""
+    from gg_datalog import __version__
+    from gg_datalog.reporting.html_explain import explanations
+    from gg_datalog.reporting.html_modules import coverage
+    from gg_datalog.reporting.html_operators import operators
+    from gg_datalog.reporting.html_tensors import read_tensors
+
+    _, manifest = read_result(result)
+    with open_result(result) as database:
+        tensors = read_tensors(database)
+        rows = operators(database, tensors)
+        covered = coverage(database)
+        pictures = _pictures(report, database, tensors)
+    return {
+        "report": report,
+        "headline": HEADLINE[report.verdict],
+        "outputs": sorted(report.outputs, key=lambda row: STATUSES.index(row.status)),
+        "counts": {s: sum(row.status == s for row in report.outputs) for s in STATUSES},
+        "levels": _levels(report),
+        "case": _case(manifest),
+        "pictures": pictures,
+        "operators": rows,
+        "coverage": covered,
+        "explained": explanations(report, result),
+        "place": place,
+        "numbers": numbers,
+        "modules": modules,
+        "version": __version__,
+        "seconds": sum(report.stats["seconds"].values()),
+    }
+
+
+def _levels(report: Report) -> dict[str, int]:
+    levels = ("error", "warning", "note")
+    return {level: sum(f.level == level for f in report.findings) for level in levels}
+
+
+def _pictures(report: Report, database: Any, tensors: Tensors) -> dict[int, Picture]:
+    """The neighbourhoods of the first findings that have one and that differ."""
+    from gg_datalog.reporting.html_graph import picture, read_breaks
+
+    breaks = read_breaks(database, tensors)
+    found: dict[int, Picture] = {}
+    for index, finding in enumerate(report.findings):
+        if len(found) < MOST_PICTURES and _broken(finding):
+            drawn = picture(finding, tensors, breaks)
+            if drawn is not None and drawn not in found.values():
+                found[index] = drawn
+    return found
+
+
+def _broken(finding: Finding) -> bool:
+    return finding.level != "note"
+
+
+def _case(manifest: dict[str, Any]) -> str:
+    """The folder of the case, the short name of it all."""
+    case = manifest.get("case")
+    path = case.get("seq") if isinstance(case, dict) else None
+    return printable(Path(path).parent.name) if isinstance(path, str) else ""
+
+
+def _code(text: str) -> Markup:
+    """Text with what stands between backticks as code."""
+    from markupsafe import Markup, escape
+
+    parts = re.split(r"`([^`]*)`", text)
+    shown = [
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
+        for index, part in enumerate(parts)
+    ]
+    return Markup("").join(shown)
+
+
+def _asset(name: str) -> Markup:
+    """A file that becomes a part of the page as it is."""
+    from markupsafe import Markup
+
+    return Markup(files("gg_datalog.reporting").joinpath("page", name).read_text("utf-8"))
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing may be loaded or sent, and only these two may run."""
+    hashes = [
+        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
+        for text in (style, script)
+    ]
+    return (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )

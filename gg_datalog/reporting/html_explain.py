@@ -1,0 +1,102 @@
+"""Why something holds, as trees of limited size, for the tensors that a report speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gg_datalog.errors import InputError
+from gg_datalog.report import Finding, Report
+from gg_datalog.reporting.html_tensors import ranked
+
+DEPTH = 6
+MOST_FINDINGS, MOST_OUTPUTS = 12, 24
+MOST_NODES = 150  # of one tree
+
+Explain = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The explanations of one tensor."""
+
+    title: str
+    mapped: bool
+    nodes: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Explanations:
+    """Trees by number of the finding, and by name of the output."""
+
+    findings: Mapping[int, list[Tree]]
+    outputs: Mapping[str, Tree]
+
+
+def explanations(report: Report, result: Path) -> Explanations:
+    """Trees for the first findings and outputs."""
+    explain = _explainer()
+    if explain is None:
+        return Explanations({}, {})
+    findings = {
+        index: [
+            tree
+            for name, rank in _told(found)
+            if (tree := _tree(explain, result, name, rank)) is not None
+        ]
+        for index, found in enumerate(report.findings[:MOST_FINDINGS])
+    }
+    outputs = {
+        row.seq: tree
+        for row in report.outputs[:MOST_OUTPUTS]
+        if (tree := _tree(explain, result, row.seq, None)) is not None
+    }
+    return Explanations(findings, outputs)
+
+
+def _explainer() -> Explain | None:
+    try:
+        found: Explain = import_module("gg_datalog.explaining").explain
+    except ImportError:
+        return None
+    return found
+
+
+def _told(found: Finding) -> Iterable[tuple[str, int | None]]:
+    """The sequential tensor of a finding, and the first one of the ranks."""
+    if found.seq:
+        yield found.seq, None
+    for name in found.dist[:1]:
+        rank, node = ranked(name)
+        if rank >= 0:
+            yield node, rank
+
+
+def _tree(explain: Explain, result: Path, tensor: str, rank: int | None) -> Tree | None:
+    """None where there is nothing to say."""
+    try:
+        document = explain(result, tensor, rank, DEPTH).document()
+    except InputError:
+        return None
+    room = [MOST_NODES]
+    nodes, _ = _pruned(document["explanations"], room)
+    name = tensor if rank is None else f"r{rank}.{tensor}"
+    return Tree(name, bool(document["mapped"]), nodes) if nodes else None
+
+
+def _pruned(
+    nodes: Iterable[Mapping[str, Any]], room: list[int]
+) -> tuple[list[dict[str, Any]], int]:
+    """The nodes that there is room for, and the number of those that were left out."""
+    kept, more = [], 0
+    for node in nodes:
+        if room[0] <= 0:
+            more += 1
+            continue
+        room[0] -= 1
+        premises, cut = _pruned(node.get("premises", ()), room)
+        kept.append({**node, "premises": premises, "more": int(node.get("more") or 0) + cut})
+    return kept, more

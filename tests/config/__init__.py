@@ -1,1 +1,0 @@
-"""The configuration file and baselines."""
