@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gg_datalog.asserting import NotRefined, assert_refines
     from gg_datalog.tracing import Pair, capture
     from gg_datalog.verifying import Result, verify
 
-__all__ = ["Pair", "Result", "__version__", "capture", "verify"]
+__all__ = ["NotRefined", "Pair", "Result", "__version__", "assert_refines", "capture", "verify"]
 __version__ = "0.3.0"
 
 # In a checkout the sub-packages lie beside this folder; installed, they lie inside it.
@@ -29,4 +30,8 @@ def __getattr__(name: str) -> Any:
         from gg_datalog import verifying
 
         return getattr(verifying, name)
+    if name in ("assert_refines", "NotRefined"):
+        from gg_datalog import asserting
+
+        return getattr(asserting, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

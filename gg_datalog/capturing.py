@@ -47,7 +47,7 @@ def captured_case(
     """Captures what MODULE:FUNCTION describes into a case folder; what there is to say of it."""
     package = tracing()
     with _stdout_kept_clean():
-        arguments = _described(program)
+        arguments = described(program)
         given = arguments.setdefault("world_size", world_size)
         if given != world_size:
             raise InputError(
@@ -87,7 +87,8 @@ DESCRIBE = (
 )
 
 
-def _described(program: str) -> dict[str, Any]:
+def described(program: str) -> dict[str, Any]:
+    """The arguments of ``capture`` that MODULE:FUNCTION returns."""
     module, colon, name = program.partition(":")
     if not colon or not module or not name:
         raise InputError(

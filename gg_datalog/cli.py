@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from gg_datalog import __version__
+from gg_datalog.defaults import PARAMETERS, configurable
 from gg_datalog.errors import GGError, InputError
 
 if TYPE_CHECKING:
@@ -63,6 +64,40 @@ def _seconds(_: click.Context, option: click.Parameter, value: float | None) -> 
     return value
 
 
+RUN_OPTIONS = (
+    click.option(
+        "--engine",
+        type=click.Choice(["auto", "souffle", "clingo"]),
+        default="auto",
+        show_default=True,
+        help="auto takes souffle where it is on the PATH and usable.",
+    ),
+    click.option(
+        "--format", "form", type=click.Choice(["human", "json"]), default="human", show_default=True
+    ),
+    click.option(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        callback=_seconds,
+        help="Give up, with exit code 2, when the rules take longer.",
+    ),
+    report_option,
+    partial_option,
+    operators_option,
+    click.option("--baseline", type=FILE, help="Findings that are known and do not fail the run."),
+    click.option("--write-baseline", is_flag=True, help="Make the baseline of what is found."),
+    configurable(*PARAMETERS, "severity"),
+)
+
+
+def run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a verdict; the command gets what ``presenting.Asked`` holds."""
+    for option in reversed(RUN_OPTIONS):
+        command = option(command)
+    return command
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(__version__, prog_name="gg-datalog")
 def cli() -> None:
@@ -107,6 +142,7 @@ def cli() -> None:
     show_default=True,
     help="tsv is what the souffle binary reads.",
 )
+@configurable("operators")
 def extract(
     paths: Sequence[Path],
     facts: Path,
@@ -145,59 +181,15 @@ def extract(
 @cli.command(epilog=EXIT_CODES)
 @click.argument("facts", type=FOLDER)
 @click.option("-o", "--out", "result", type=FOLDER, help="Result folder.  [default: FACTS/result]")
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "souffle", "clingo"]),
-    default="auto",
-    show_default=True,
-    help="auto takes souffle where it is on the PATH and usable.",
-)
-@click.option(
-    "--format", "form", type=click.Choice(["human", "json"]), default="human", show_default=True
-)
-@click.option(
-    "--timeout",
-    type=float,
-    metavar="SECONDS",
-    callback=_seconds,
-    help="Give up, with exit code 2, when the rules take longer.",
-)
-@report_option
-@partial_option
-@operators_option
-def run(
-    facts: Path,
-    result: Path | None,
-    engine: str,
-    form: str,
-    timeout: float | None,
-    targets: Sequence[Target],
-    partial: Sequence[str],
-    operators: Sequence[Path],
-) -> None:
+@run_options
+def run(facts: Path, result: Path | None, **asked: Any) -> None:
     """Infer how the tensors of the ranks relate to the sequential ones, and judge the outputs.
 
     With --operators the graphs, which must still be where they were, are extracted again.
     """
-    from gg_datalog.human import as_text
-    from gg_datalog.progress import progress
-    from gg_datalog.report import EXIT_CODE, as_json
-    from gg_datalog.reporting.targets import STDOUT, check, write
-    from gg_datalog.running import Options, run_facts
+    from gg_datalog.presenting import Asked, run_command
 
-    if any(target.path == STDOUT for target in targets):
-        raise click.UsageError(
-            "stdout holds the report of run alone: give --report a file, or use "
-            "`gg-datalog report RESULT --report FORMAT=-` afterwards"
-        )
-    check(targets)
-    result = facts / "result" if result is None else result
-    options = Options(engine, timeout, tuple(partial), tuple(operators))
-    with progress() as say:
-        report = run_facts(facts, result, options, say)
-    write(targets, report, result)
-    click.echo(as_json(report) if form == "json" else as_text(report))
-    raise SystemExit(EXIT_CODE[report.verdict])
+    raise SystemExit(run_command(facts, result or facts / "result", Asked(**asked)))
 
 
 def _schema(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -268,6 +260,7 @@ def query(result: Path | None, name: str | None, sql: str | None, listing: bool,
     "--format", "form", type=click.Choice(["human", "json"]), default="human", show_default=True
 )
 @operators_option
+@configurable("operators", "format")
 def replay(
     case_or_facts: Path, seed: int, full_size: bool, form: str, operators: Sequence[Path]
 ) -> None:

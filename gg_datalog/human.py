@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gg_datalog.report import Finding, Report
+from gg_datalog.policy import raised
+from gg_datalog.report import Finding, OutputRow, Report
 
 VERDICT = {
     "refines": "REFINES: every output is rebuilt from what the ranks return",
@@ -16,14 +17,20 @@ VERDICT = {
 
 def as_text(report: Report) -> str:
     """The report in plain text: verdict, outputs, findings, assumptions."""
-    lines = [VERDICT[report.verdict], "", "outputs"]
+    lines = [VERDICT[report.verdict], *_beside(report), "", "outputs"]
     rows = [
-        (f"{o.seq} ({o.name})" if o.name else o.seq, o.status, shortened(o.relation or ""))
+        (f"{o.seq} ({o.name})" if o.name else o.seq, _status(o), shortened(o.relation or ""))
         for o in report.outputs
     ]
     lines += _columns(rows)
+    known = [f for f in report.findings if f.accepted]
+    new = [f for f in report.findings if not f.accepted]
     for title, part in (
-        ("findings", [line for f in report.findings for line in _finding(f)]),
+        ("findings", [line for f in new for line in _finding(f)]),
+        (
+            "accepted findings, which the baseline has",
+            [line for f in known for line in _finding(f)],
+        ),
         ("assumptions", [f"  {a.kind}: {a.text}" for a in report.assumptions]),
     ):
         if part:
@@ -35,6 +42,18 @@ def as_text(report: Report) -> str:
         f"{report.engine['name']} {report.engine['version']}, {seconds:.2f} s",
     ]
     return "\n".join(lines)
+
+
+def _beside(report: Report) -> Iterator[str]:
+    """What makes the exit code another one than that of the verdict."""
+    if report.accepted:
+        yield "ACCEPTED: the baseline has every finding that stands in the way"
+    if codes := {found.code: None for found in raised(report)}:
+        yield f"FAILS: {', '.join(codes)} is an error here (severity in the configuration)"
+
+
+def _status(row: OutputRow) -> str:
+    return f"{row.status}, accepted" if row.accepted else row.status
 
 
 def shortened(relation: str) -> str:

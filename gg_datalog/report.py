@@ -14,12 +14,14 @@ EXIT_CODE = {"refines": 0, "does-not-refine": 1, "inconclusive": 3}
 @dataclass(frozen=True)
 class OutputRow:
     """A sequential output; ``relation`` is how the ranks' tensors make it up, where they do;
-    ``name`` is what the program calls it, where a capture knows."""
+    ``name`` is what the program calls it, where a capture knows. Where it is ``accepted``, it is
+    not rebuilt, and a baseline has every finding in its way."""
 
     seq: str
     status: str
     relation: str | None
     name: str = ""
+    accepted: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class Finding:
 
     ``trigger`` is what about the graphs makes it happen, ``effect`` what the outputs are instead,
     ``expected`` and ``found`` are relations, ``outputs`` the sequential outputs that it spoils.
-    The ``fingerprint`` does not depend on how nodes are numbered.
+    The ``fingerprint`` does not depend on how nodes are numbered; where it is ``accepted``, a
+    baseline has it.
     """
 
     code: str
@@ -67,6 +70,7 @@ class Finding:
     outputs: tuple[str, ...] = ()
     repair: Repair | None = None
     fingerprint: str = ""
+    accepted: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,8 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything a run says."""
+    """Everything a run says. Where it is ``accepted``, the verdict is not ``refines``, but for
+    nothing that a baseline does not have."""
 
     verdict: str
     outputs: list[OutputRow]
@@ -87,6 +92,7 @@ class Report:
     assumptions: list[Assumption]
     engine: Mapping[str, str]
     stats: Mapping[str, Any]
+    accepted: bool = False
 
 
 def as_json(report: Report) -> str:
@@ -94,8 +100,9 @@ def as_json(report: Report) -> str:
     document = {
         "schema_version": REPORT_VERSION,
         "verdict": report.verdict,
-        "outputs": [_output(row) for row in report.outputs],
-        "findings": [asdict(found) for found in report.findings],
+        **({"accepted": True} if report.accepted else {}),
+        "outputs": [_document(row) for row in report.outputs],
+        "findings": [_document(found) for found in report.findings],
         "assumptions": [asdict(row) for row in report.assumptions],
         "engine": dict(report.engine),
         "stats": dict(report.stats),
@@ -119,6 +126,7 @@ def from_json(text: str) -> Report:
         [Assumption(**row) for row in document["assumptions"]],
         document["engine"],
         document["stats"],
+        document.get("accepted", False),
     )
 
 
@@ -134,8 +142,10 @@ def _tuples(kind: Any, row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(v) if isinstance(v := row[name], list) else v for name in known}
 
 
-def _output(row: OutputRow) -> dict[str, Any]:
+def _document(row: OutputRow | Finding) -> dict[str, Any]:
+    """The fields of a row; a few are left out where there is nothing to say."""
     document = asdict(row)
-    if not row.name:
-        del document["name"]
+    for key in ("accepted", "name"):
+        if not document.get(key, True):
+            del document[key]
     return document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from gg_datalog.engine import select_engine
 from gg_datalog.errors import InputError
 from gg_datalog.extract.schema import RULE_RELATIONS, SCHEMA_VERSION
 from gg_datalog.folders import refuse_foreign, replaced_folder, write_manifest
+from gg_datalog.policy import Policy
 from gg_datalog.progress import Progress
 from gg_datalog.report import Report, as_json
 from gg_datalog.store import read_facts, write_parquet
@@ -37,6 +38,10 @@ class Options:
     timeout: float | None = None
     partial: Sequence[str] = ()
     operators: Sequence[Path] = ()
+    policy: Policy = field(default_factory=Policy)
+    configured: frozenset[str] = frozenset()
+    """Which of ``partial`` and ``operators`` a configuration file gives, for all cases alike: what
+    of them this case does not have, or has been extracted with, is passed over."""
 
 
 def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -> Report:
@@ -46,11 +51,11 @@ def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -
     progress("reading facts")
     tables, case = read_facts(facts)
     refuse_foreign(result, "result")
-    if options.operators:
-        tables = extracted_again(case, options.operators, progress)
-        added = [str(path.absolute()) for path in options.operators]
+    if operators := _operators(case, options):
+        tables = extracted_again(case, operators, progress)
+        added = [str(path.absolute()) for path in operators]
         case = {**case, "operators": [*case["operators"], *added]}
-    tables = _with_partial(tables, options.partial)
+    tables = _with_partial(tables, _partial(tables, options))
     if not tables["wanted"].num_rows:
         raise InputError(
             "the facts have no outputs to check", str(facts), "extract with --output SEQ[=DIST]"
@@ -62,7 +67,7 @@ def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -
         found = engine.run(program_path(), inputs, timeout=options.timeout, progress=progress)
         progress("writing the result")
         seconds = {"read facts": read, **{k: v for k, v in found.seconds.items() if k != "total"}}
-        report = _write(fresh, stored, tables, found, engine, seconds)
+        report = _write(fresh, stored, tables, found, engine, seconds, options.policy)
         counts = {name: table.num_rows for name, table in found.relations.items()}
         content = {"relations": counts, "facts": str(facts.absolute()), "case": case}
         write_manifest(fresh, "result", {"schema_version": SCHEMA_VERSION, **content})
@@ -76,6 +81,7 @@ def _write(
     found: EngineResult,
     engine: Engine,
     seconds: dict[str, float],
+    policy: Policy,
 ) -> Report:
     from gg_datalog.judging import judge
 
@@ -93,9 +99,21 @@ def _write(
     seconds["judge and write"] = perf_counter() - started
     stats["seconds"] = {phase: round(took, 4) for phase, took in seconds.items()}
     about = {"name": engine.name, "version": engine.version()}
-    report = Report(*judged, engine=about, stats=stats)
+    report = policy.applied(Report(*judged, engine=about, stats=stats))
     (fresh / REPORT).write_text(as_json(report) + "\n", encoding="utf-8")
     return report
+
+
+def _operators(case: Mapping[str, Any], options: Options) -> list[Path]:
+    known = case.get("operators", ()) if "operators" in options.configured else ()
+    return [path for path in options.operators if str(path.absolute()) not in known]
+
+
+def _partial(tables: Mapping[str, pa.Table], options: Options) -> list[str]:
+    if "partial" not in options.configured:
+        return list(options.partial)
+    outputs = set(tables["output_name"].column("seq").to_pylist())
+    return [name for name in options.partial if name in outputs]
 
 
 def _with_partial(tables: dict[str, pa.Table], names: Sequence[str]) -> dict[str, pa.Table]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gg_datalog.baseline import load_baseline
 from gg_datalog.cases import extracted
 from gg_datalog.extract import case_files
+from gg_datalog.policy import Policy
 from gg_datalog.progress import Progress
 from gg_datalog.report import Assumption, Finding, OutputRow, Report
 from gg_datalog.running import Options, run_facts
@@ -33,6 +36,11 @@ class Result:
     def verdict(self) -> str:
         """``refines``, ``does-not-refine`` or ``inconclusive``."""
         return self.report.verdict
+
+    @property
+    def accepted(self) -> bool:
+        """Is it not shown to refine, but for nothing that the baseline does not have?"""
+        return self.report.accepted
 
     @property
     def outputs(self) -> Sequence[OutputRow]:
@@ -63,6 +71,8 @@ def verify(
     *,
     engine: str = "auto",
     operators: Sequence[str | Path] = (),
+    allow_partial: Sequence[str] = (),
+    baseline: str | Path | None = None,
     timeout: float | None = None,
     result: str | Path | None = None,
     progress: Progress | None = None,
@@ -73,6 +83,8 @@ def verify(
         pair: what :func:`gg_datalog.capture` gives, or the folder of a case.
         engine: ``auto``, ``souffle`` or ``clingo``.
         operators: files with rows for further operators.
+        allow_partial: sequential outputs that may be open sums.
+        baseline: a file of findings that are known, which are then marked as accepted.
         timeout: seconds after which the rules give up.
         result: a folder for the derived relations, for ``gg-datalog query``; kept nowhere
             where it is not given.
@@ -81,16 +93,23 @@ def verify(
     Raises:
         GGError: the case cannot be used, or the rules could not be run.
     """
-    say = progress or (lambda text: None)
-    tables = [Path(path) for path in operators]
+    policy = Policy(baseline=None if baseline is None else load_baseline(Path(baseline)))
+    options = Options(engine, timeout, allow_partial, [Path(path) for path in operators], policy)
     with tempfile.TemporaryDirectory(prefix="gg-datalog-") as work:
         home = Path(work)
-        if isinstance(pair, (str, Path)):
-            files = case_files(Path(pair))
-        else:
-            files = pair.documents.write(home / "case")
-        facts, case = extracted(files, tables, say)
-        write_facts(facts, home / "facts", "parquet", case)
         target = home / "result" if result is None else Path(result)
-        report = run_facts(home / "facts", target, Options(engine, timeout), say)
+        report = judged(pair, home, target, options, progress or (lambda text: None))
     return Result(report)
+
+
+def judged(
+    pair: Pair | str | Path, home: Path, result: Path, options: Options, say: Progress
+) -> Report:
+    """The report on a pair; its case, where it has no folder yet, and its facts go to ``home``."""
+    if isinstance(pair, (str, Path)):
+        files = case_files(Path(pair))
+    else:
+        files = pair.documents.write(home / "case")
+    facts, case = extracted(files, options.operators, say)
+    write_facts(facts, home / "facts", "parquet", case)
+    return run_facts(home / "facts", result, replace(options, operators=()), say)

@@ -65,7 +65,7 @@ def write(targets: Sequence[Target], report: Report, result: Path) -> None:
             sys.stdout.buffer.write(text)
         else:
             with _explained(target.path):
-                _write(Path(target.path), text)
+                replace_file(Path(target.path), text)
     if any(target.form == "github" for target in targets):
         from gg_datalog.reporting.github import summarize
 
@@ -89,7 +89,8 @@ def _check(path: Path) -> None:
         raise InputError("no file may be made in this folder", str(folder), ELSEWHERE)
 
 
-def _write(path: Path, text: bytes) -> None:
+def replace_file(path: Path, text: bytes) -> None:
+    """Writes a file, whole or not at all; OSError where that cannot be."""
     if _is_stream(path):
         with path.open("ab") as stream:
             stream.write(text)

@@ -1,0 +1,76 @@
+"""``run`` and ``verify`` on the command line: what was asked, and how the verdict is presented."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from gg_datalog.baseline import Baseline, check_place, load_baseline, save_baseline
+from gg_datalog.policy import Policy, exit_code
+from gg_datalog.progress import progress
+from gg_datalog.report import Report, as_json
+from gg_datalog.reporting.targets import STDOUT, Target, check, write
+from gg_datalog.running import Options, run_facts
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of ``run``, from the command line and the configuration file."""
+
+    engine: str
+    form: str
+    timeout: float | None
+    targets: Sequence[Target]
+    partial: Sequence[str]
+    operators: Sequence[Path]
+    baseline: Path | None
+    write_baseline: bool
+    severity: Mapping[str, str] = field(default_factory=dict)
+    configured: frozenset[str] = frozenset()
+
+    def options(self) -> Options:
+        """What is to be done; everything that can be refused before it is done is refused here."""
+        if any(target.path == STDOUT for target in self.targets):
+            raise click.UsageError(
+                "stdout holds the report of run alone: give --report a file, or use "
+                "`gg-datalog report RESULT --report FORMAT=-` afterwards"
+            )
+        check(self.targets)
+        policy = Policy(self.severity, self._known(), self.write_baseline)
+        partial, operators = tuple(self.partial), tuple(self.operators)
+        return Options(self.engine, self.timeout, partial, operators, policy, self.configured)
+
+    def _known(self) -> Baseline | None:
+        if self.baseline is None:
+            if self.write_baseline:
+                raise click.UsageError("--write-baseline needs --baseline FILE")
+            return None
+        if self.write_baseline:
+            check_place(self.baseline)
+            return load_baseline(self.baseline) if self.baseline.exists() else None
+        return load_baseline(self.baseline)
+
+
+def run_command(facts: Path, result: Path, asked: Asked) -> int:
+    """Runs, presents, and says with which exit code to end."""
+    options = asked.options()
+    with progress() as say:
+        report = run_facts(facts, result, options, say)
+    return present(report, result, asked, options.policy)
+
+
+def present(report: Report, result: Path, asked: Asked, policy: Policy) -> int:
+    """Writes and prints a report, as it was asked; the exit code."""
+    from gg_datalog.human import as_text
+
+    write(asked.targets, report, result)
+    baseline = policy.after(report)
+    if asked.write_baseline and asked.baseline is not None and baseline is not None:
+        save_baseline(baseline, asked.baseline)
+    for text in policy.said(report):
+        click.echo(f"note: {asked.baseline}: {text}", err=True)
+    click.echo(as_json(report) if asked.form == "json" else as_text(report))
+    return exit_code(report)
