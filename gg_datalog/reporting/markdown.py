@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gg_datalog.human import VERDICT, shortened
@@ -14,8 +14,11 @@ from gg_datalog.reporting.wording import clipped, counted, details
 
 # GitHub takes comments of 65,536 characters.
 ROOM = 60_000
+PART = 9_000  # of that for each list: notes, outputs of either kind, assumptions
+SLACK = 1_000  # for the words around them
 ROWS = 100
 TEXT = 1200
+SHORT = 300
 # What has a meaning in a line of Markdown; `@` names people, who need not be told.
 SPECIAL = re.compile(r"([\\*_~\[\]<>#!$&])")
 MENTION = re.compile(r"@(?=\w)")
@@ -30,7 +33,7 @@ def render(report: Report, result: Path) -> str:
         f"{inline(why)} ({counted(report)}; {code(origin(result).name)})",
     ]
     tail = [*_outputs(report), *_assumptions(report), _footer(report)]
-    room = ROOM - sum(len(block) for block in (*head, *tail))
+    room = ROOM - SLACK - sum(len(block) for block in (*head, *tail))
     return "\n\n".join([*head, *_findings(report.findings, room), *tail]) + "\n"
 
 
@@ -61,19 +64,18 @@ def _plain(text: str) -> str:
 
 def _findings(found: Sequence[Finding], room: int) -> Iterator[str]:
     """Errors and warnings one below the other, notes folded; what finds no room is counted."""
-    loud = [_finding(one) for one in found if one.level != "note"]
-    notes = [f"- {one.code}: {inline(one.message)}" for one in found if one.level == "note"]
-    shown = _fitting(loud, room)
+    loud = [one for one in found if one.level != "note"]
+    notes = [one for one in found if one.level == "note"]
+    folded = _fitting((f"- {one.code}: {inline(one.message)}" for one in notes), PART)
+    shown = _fitting(map(_finding, loud), room - sum(map(len, folded)))
     yield from shown
-    room -= sum(len(block) for block in shown)
     if len(shown) < len(loud):
         yield f"And {len(loud) - len(shown)} more findings, which are in the other formats."
     if notes:
-        fitting = _fitting(notes, room)
-        yield from _folded(f"{len(notes)} notes", "\n".join(fitting), len(notes) - len(fitting))
+        yield from _folded(f"{len(notes)} notes", "\n".join(folded), len(notes) - len(folded))
 
 
-def _fitting(blocks: Sequence[str], room: int) -> list[str]:
+def _fitting(blocks: Iterable[str], room: int) -> list[str]:
     shown: list[str] = []
     for block in blocks:
         room -= len(block) + 2
@@ -97,8 +99,12 @@ def _value(label: str, text: str) -> str:
     at = place(text) if label in ("sequential", "ranks") else None
     if at is None:
         return inline(text)
-    function = f" in {code(at.function)}" if at.function else ""
-    return code(str(at)) + function + (f": {code(clipped(at.code, TEXT))}" if at.code else "")
+    function = f" in {code(clipped(at.function, SHORT))}" if at.function else ""
+    return (
+        code(clipped(str(at), SHORT))
+        + function
+        + (f": {code(clipped(at.code, TEXT))}" if at.code else "")
+    )
 
 
 def _outputs(report: Report) -> Iterator[str]:
@@ -106,33 +112,38 @@ def _outputs(report: Report) -> Iterator[str]:
     other = [output for output in report.outputs if output.status != "mapped"]
     mapped = [output for output in report.outputs if output.status == "mapped"]
     if other:
+        table, more = _table(other)
         yield f"**Outputs that are not rebuilt** ({len(other)} of {len(report.outputs)})"
-        yield _table(other[:ROWS])
-        if len(other) > ROWS:
-            yield f"and {len(other) - ROWS} more"
+        yield table
+        if more:
+            yield f"and {more} more"
     if mapped:
-        summary = f"{len(mapped)} output{'s' * (len(mapped) != 1)} rebuilt"
-        yield from _folded(summary, _table(mapped[:ROWS]), len(mapped) - ROWS)
+        yield from _folded(f"{len(mapped)} output{_s(mapped)} rebuilt", *_table(mapped))
 
 
-def _table(outputs: Sequence[OutputRow]) -> str:
-    rows = [
-        row(
-            code(output.seq) + (f" ({inline(output.name)})" if output.name else ""),
-            output.status,
-            code(clipped(shortened(output.relation or ""), 300)),
-        )
-        for output in outputs
-    ]
-    return "\n".join([row("output", "status", "made of"), row("---", "---", "---"), *rows])
+def _table(outputs: Sequence[OutputRow]) -> tuple[str, int]:
+    """A table of outputs, and how many find no room in it."""
+    rows = _fitting(map(_output, outputs[:ROWS]), PART)
+    head = [row("output", "status", "made of"), row("---", "---", "---")]
+    return "\n".join([*head, *rows]), len(outputs) - len(rows)
+
+
+def _output(output: OutputRow) -> str:
+    name = f" ({inline(clipped(output.name, SHORT))})" if output.name else ""
+    relation = clipped(shortened(output.relation or ""), SHORT)
+    return row(code(clipped(output.seq, SHORT)) + name, output.status, code(relation))
 
 
 def _assumptions(report: Report) -> Iterator[str]:
-    rows = [f"- {inline(one.kind)}: {inline(clipped(one.text, 300))}" for one in report.assumptions]
-    if rows:
-        plural = "s" * (len(rows) != 1)
-        summary = f"{len(rows)} assumption{plural} that the verdict takes on trust"
-        yield from _folded(summary, "\n".join(rows[:ROWS]), len(rows) - ROWS)
+    told = report.assumptions
+    rows = _fitting((f"- {inline(clipped(f'{a.kind}: {a.text}', SHORT))}" for a in told), PART)
+    if told:
+        summary = f"{len(told)} assumption{_s(told)} that the verdict takes on trust"
+        yield from _folded(summary, "\n".join(rows), len(told) - len(rows))
+
+
+def _s(listed: Sequence[object]) -> str:
+    return "s" * (len(listed) != 1)
 
 
 def _folded(summary: str, text: str, more: int) -> Iterator[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from markdown_it import MarkdownIt
 
-from gg_datalog.report import Finding, Report
+from gg_datalog.report import Assumption, Finding, Report
 from gg_datalog.reporting import render
 from gg_datalog.reporting.markdown import code, inline, row
 from gg_datalog.reporting.printable import visible
@@ -93,15 +94,23 @@ def test_outputs_that_are_rebuilt_are_folded() -> None:
     assert text.count("<details>") == text.count("</details>") == 3
 
 
-def test_what_is_long_fits_a_comment_and_is_counted() -> None:
-    many = tuple(Finding("GG106", "error", f"no. {i} " + "x" * 3000) for i in range(500))
-    notes = tuple(Finding("GG131", "note", "y" * 500) for _ in range(500))
-    outputs = ["unmapped"] * 700 + ["mapped"] * 700
-    text = render("markdown", report("does-not-refine", *outputs, findings=many + notes), NOWHERE)
-    assert len(text) < 65_536
-    shown = len(re.findall(r"^#### GG106", text, re.MULTILINE))
-    assert shown > 5 and f"And {500 - shown} more findings" in text
-    assert text.count("and 600 more") == 2
+@pytest.mark.parametrize("long", [1, 30, 3000])
+def test_what_is_long_fits_a_comment_and_is_counted(long: int) -> None:
+    loud = tuple(Finding("GG106", "error", f"no. {i} " + "<" * long) for i in range(2000))
+    notes = tuple(Finding("GG131", "note", "y" * long) for _ in range(1500))
+    base = report("does-not-refine", *["unmapped"] * 900, *["mapped"] * 900, findings=loud + notes)
+    outputs = [replace(row, name="|" * long, relation="`" * long) for row in base.outputs]
+    trusted = [Assumption("cast", "*" * long)] * 1500
+    text = render("markdown", replace(base, outputs=outputs, assumptions=trusted), NOWHERE)
+    assert len(text) <= 60_000
+    loud_shown = len(re.findall(r"^#### GG106", text, re.MULTILINE))
+    assert loud_shown > 5 and f"And {2000 - loud_shown} more findings" in text
+    for start, total in (("- GG131", 1500), ("- cast", 1500)):
+        shown = len(re.findall(f"^{start}", text, re.MULTILINE))
+        assert shown > 0 and f"and {total - shown} more\n" in text
+    for status in ("unmapped", "mapped"):
+        shown = text.count(f"| {status} |")
+        assert 0 < shown <= 100 and f"and {900 - shown} more\n" in text
 
 
 @given(reports)
