@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gg_datalog.policy import raised
 from gg_datalog.report import Finding, OutputRow, Report
+from gg_datalog.reporting.printable import printable
 
 VERDICT = {
     "refines": "REFINES: every output is rebuilt from what the ranks return",
@@ -17,9 +18,10 @@ VERDICT = {
 
 def as_text(report: Report) -> str:
     """The report in plain text: verdict, outputs, findings, assumptions."""
-    lines = [VERDICT[report.verdict], *_beside(report), "", "outputs"]
+    report = printable(report)
+    lines = [VERDICT[report.verdict], *beside(report), "", "outputs"]
     rows = [
-        (f"{o.seq} ({o.name})" if o.name else o.seq, _status(o), shortened(o.relation or ""))
+        (f"{o.seq} ({o.name})" if o.name else o.seq, status(o), shortened(o.relation or ""))
         for o in report.outputs
     ]
     lines += _columns(rows)
@@ -44,7 +46,7 @@ def as_text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _beside(report: Report) -> Iterator[str]:
+def beside(report: Report) -> Iterator[str]:
     """What makes the exit code another one than that of the verdict."""
     if report.accepted:
         yield "ACCEPTED: the baseline has every finding that stands in the way"
@@ -52,7 +54,8 @@ def _beside(report: Report) -> Iterator[str]:
         yield f"FAILS: {', '.join(codes)} is an error here (severity in the configuration)"
 
 
-def _status(row: OutputRow) -> str:
+def status(row: OutputRow) -> str:
+    """An output's status, and whether a baseline accepts that."""
     return f"{row.status}, accepted" if row.accepted else row.status
 
 

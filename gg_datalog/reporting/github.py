@@ -10,7 +10,8 @@ from pathlib import Path
 
 from gg_datalog.errors import InputError
 from gg_datalog.human import VERDICT
-from gg_datalog.report import Finding, Report
+from gg_datalog.policy import exit_code
+from gg_datalog.report import EXIT_CODE, Finding, Report
 from gg_datalog.reporting import markdown
 from gg_datalog.reporting.origin import TOOL
 from gg_datalog.reporting.places import place
@@ -26,12 +27,14 @@ def render(report: Report, result: Path) -> str:
     """A line per annotation, then a plain line for each finding that GitHub would not show."""
     at_level: dict[str, list[Finding]] = defaultdict(list)
     for found in report.findings:
-        at_level[COMMAND.get(found.level, "warning")].append(found)
+        command = "notice" if found.accepted else COMMAND.get(found.level, "warning")
+        at_level[command].append(found)
     lines = [
         _annotation(command, one) for command, found in at_level.items() for one in found[:SHOWN]
     ]
-    if report.verdict != "refines" and not at_level["error"]:
-        command = "error" if report.verdict == "does-not-refine" else "warning"
+    status = exit_code(report)
+    if status and not at_level["error"]:
+        command = "error" if status == EXIT_CODE["does-not-refine"] else "warning"
         lines.insert(0, _command(command, {"title": TOOL}, VERDICT[report.verdict]))
     lines += [line for command, found in at_level.items() for line in _rest(command, found)]
     lines.append(f"{TOOL}: {report.verdict} ({counted(report)})")
@@ -60,7 +63,7 @@ def _annotation(command: str, found: Finding) -> str:
     where = {} if at is None else {"file": at.path}
     if at is not None and at.line is not None:
         where["line"] = str(at.line)
-    title = f"{found.code} {found.title}".strip()
+    title = f"{found.code} {found.title}".strip() + " (accepted)" * found.accepted
     text = [found.message, *(f"{label}: {text}" for label, text in details(found))]
     return _command(command, {**where, "title": title}, "\n".join(map(clipped, text)))
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from xml.etree import ElementTree as xml
 
 from gg_datalog.human import VERDICT
-from gg_datalog.report import Finding, OutputRow, Report
+from gg_datalog.policy import exit_code
+from gg_datalog.report import EXIT_CODE, Finding, OutputRow, Report
 from gg_datalog.reporting.origin import TOOL, origin
 from gg_datalog.reporting.wording import MANY, called, clipped, concerns, details
 
@@ -22,7 +23,9 @@ def render(report: Report, result: Path) -> str:
     suite = xml.Element("testsuite", _counts(cases, report))
     suite.append(_properties(report))
     suite.extend(cases)
-    if notes := [_told(found) for found in report.findings if found.level != "error"]:
+    if notes := [
+        _told(found) for found in report.findings if found.level != "error" or found.accepted
+    ]:
         xml.SubElement(suite, "system-out").text = "\n\n".join(notes)
     root = xml.Element("testsuites")
     root.append(suite)
@@ -34,7 +37,7 @@ def _cases(report: Report, of: str) -> list[xml.Element]:
     cases = [_case(report, row, name, of) for row, name in _named(report.outputs)]
     cases += [_stray(found, of) for found in _strays(report)]
     failed = any(case.find("failure") is not None for case in cases)
-    if report.verdict == "does-not-refine" and not failed:
+    if exit_code(report) == EXIT_CODE["does-not-refine"] and not failed:
         cases.append(_failed("verdict", of, report.verdict, VERDICT[report.verdict], ""))
     return cases
 
@@ -94,23 +97,29 @@ def _case(report: Report, output: OutputRow, name: str, of: str) -> xml.Element:
         told = [output.relation or "", *(_told(found) for found in about)]
         xml.SubElement(case, "system-out").text = "\n\n".join(text for text in told if text)
         return case
-    level = ("error",) if output.status == "unmapped" else ("warning", "error")
-    chosen = [found for found in about if found.level in level]
+    chosen = sorted((found for found in about if found.level != "note"), key=_severity)
     headline = clipped(chosen[0].message) if chosen else f"`{output.seq}` is {output.status}"
     # Where no finding names the output, those that name none may be the reason.
-    text = _all_told(chosen or [found for found in report.findings if found.level in level])
-    if output.status == "unmapped":
+    text = _all_told(chosen or [found for found in report.findings if found.level != "note"])
+    if output.status == "unmapped" and not output.accepted:
         return _failed(name, of, chosen[0].code if chosen else "unmapped", headline, text)
     case = _passed(name, of)
-    xml.SubElement(case, "skipped", {"message": headline}).text = text
+    message = f"accepted, the baseline has it: {headline}" if output.accepted else headline
+    xml.SubElement(case, "skipped", {"message": message}).text = text
     return case
 
 
+def _severity(found: Finding) -> tuple[bool, bool]:
+    """New ones before those that a baseline has, errors before warnings."""
+    return found.accepted, found.level != "error"
+
+
 def _strays(report: Report) -> Iterator[Finding]:
-    """Errors that no output's case tells."""
-    failed = [output for output in report.outputs if output.status == "unmapped"]
+    """Errors that no output's failure tells, and no baseline accepts."""
+    failed = [row for row in report.outputs if row.status == "unmapped" and not row.accepted]
     for found in report.findings:
-        if found.level == "error" and not any(concerns(found, output) for output in failed):
+        counts = found.level == "error" and not found.accepted
+        if counts and not any(concerns(found, output) for output in failed):
             yield found
 
 

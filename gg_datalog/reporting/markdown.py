@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from gg_datalog.human import VERDICT, shortened
+from gg_datalog.human import VERDICT, beside, shortened, status
 from gg_datalog.report import Finding, OutputRow, Report
 from gg_datalog.reporting.origin import TOOL, origin
 from gg_datalog.reporting.places import place
@@ -31,6 +31,7 @@ def render(report: Report, result: Path) -> str:
     head = [
         f"### {TOOL}: {text.lower()}",
         f"{inline(why)} ({counted(report)}; {code(origin(result).name)})",
+        *map(inline, beside(report)),
     ]
     tail = [*_outputs(report), *_assumptions(report), _footer(report)]
     room = ROOM - SLACK - sum(len(block) for block in (*head, *tail))
@@ -64,15 +65,23 @@ def _plain(text: str) -> str:
 
 def _findings(found: Sequence[Finding], room: int) -> Iterator[str]:
     """Errors and warnings one below the other, notes folded; what finds no room is counted."""
-    loud = [one for one in found if one.level != "note"]
-    notes = [one for one in found if one.level == "note"]
-    folded = _fitting((f"- {one.code}: {inline(one.message)}" for one in notes), PART)
+    loud = [one for one in found if one.level != "note" and not one.accepted]
+    folded = [
+        *_lines("accepted finding", [one for one in found if one.accepted]),
+        *_lines("note", [one for one in found if one.level == "note" and not one.accepted]),
+    ]
     shown = _fitting(map(_finding, loud), room - sum(map(len, folded)))
     yield from shown
     if len(shown) < len(loud):
         yield f"And {len(loud) - len(shown)} more findings, which are in the other formats."
-    if notes:
-        yield from _folded(f"{len(notes)} notes", "\n".join(folded), len(notes) - len(folded))
+    yield from folded
+
+
+def _lines(what: str, found: Sequence[Finding]) -> Iterator[str]:
+    rows = _fitting((f"- {one.code}: {inline(one.message)}" for one in found), PART)
+    if found:
+        summary = f"{len(found)} {what}{_s(found)}"
+        yield from _folded(summary, "\n".join(rows), len(found) - len(rows))
 
 
 def _fitting(blocks: Iterable[str], room: int) -> list[str]:
@@ -131,7 +140,7 @@ def _table(outputs: Sequence[OutputRow]) -> tuple[str, int]:
 def _output(output: OutputRow) -> str:
     name = f" ({inline(clipped(output.name, SHORT))})" if output.name else ""
     relation = clipped(shortened(output.relation or ""), SHORT)
-    return row(code(clipped(output.seq, SHORT)) + name, output.status, code(relation))
+    return row(code(clipped(output.seq, SHORT)) + name, status(output), code(relation))
 
 
 def _assumptions(report: Report) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from gg_datalog.findings import PAGES, Page
 from gg_datalog.pages import as_markdown, as_text
-from gg_datalog.report import EXIT_CODE, Finding, Report
+from gg_datalog.policy import exit_code
+from gg_datalog.report import Finding, Report
 from gg_datalog.reporting.origin import TOOL, Origin, origin
 from gg_datalog.reporting.places import Place, place, uri
 from gg_datalog.reporting.wording import counted, details
@@ -67,10 +68,9 @@ def _rule(page: Page) -> Json:
 
 
 def _invocation(report: Report) -> Json:
-    status = EXIT_CODE[report.verdict]
     return {
         "executionSuccessful": True,
-        "exitCode": status,
+        "exitCode": exit_code(report),
         "exitCodeDescription": report.verdict,
     }
 
@@ -99,6 +99,8 @@ def _result(found: Finding, index: dict[str, int], of: Origin) -> Json:
     if seq is not None and dist is not None:
         message = {"text": "the line of the sequential program"}
         document["relatedLocations"] = [{"id": 1, **_physical(seq), "message": message}]
+    if found.accepted:
+        document["suppressions"] = [{"kind": "external", "justification": "the baseline has it"}]
     if found.fingerprint:
         document["partialFingerprints"] = {FINGERPRINT: found.fingerprint}
     document["locations"] = [location for location in document["locations"] if location]
@@ -150,4 +152,4 @@ def _properties(found: Finding) -> Json:
     document = asdict(found)
     for placed in ("code", "level", "message", "fingerprint", "title"):
         del document[placed]
-    return {name: value for name, value in document.items() if value not in (None, (), "")}
+    return {name: value for name, value in document.items() if value not in (None, (), "", False)}

@@ -106,9 +106,15 @@ findings = st.builds(
     outputs=names,
     repair=st.none() | repairs,
     fingerprint=text,
+    accepted=st.booleans(),
 )
 outputs = st.builds(
-    OutputRow, text, st.sampled_from(["mapped", "unmapped", "inconclusive"]), st.none() | text, text
+    OutputRow,
+    text,
+    st.sampled_from(["mapped", "unmapped", "inconclusive"]),
+    st.none() | text,
+    text,
+    st.booleans(),
 )
 stats: dict[str, Any] = {"facts": 1, "relations": 2, "rounds": None, "seconds": {"run": 0.5}}
 reports = st.builds(
@@ -119,4 +125,5 @@ reports = st.builds(
     assumptions=st.lists(st.builds(Assumption, text, text), max_size=2),
     engine=st.fixed_dictionaries({"name": text, "version": text}),
     stats=st.just(stats),
+    accepted=st.booleans(),
 )

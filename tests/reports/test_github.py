@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,12 @@ def test_what_github_does_not_show_is_told_in_the_log() -> None:
 def test_a_verdict_without_an_error_is_annotated(verdict: str, level: str | None) -> None:
     commands = _commands(render("github", report(verdict), NOWHERE))
     assert [command[0] for command in commands] == ([level] if level else [])
+
+
+def test_what_a_baseline_has_is_no_error() -> None:
+    known = report("does-not-refine", "unmapped", findings=(replace(CAUSE, accepted=True),))
+    (command,) = _commands(render("github", replace(known, accepted=True), NOWHERE))
+    assert command[0] == "notice" and command[1]["title"].endswith("(accepted)")
 
 
 @given(reports)

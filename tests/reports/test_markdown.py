@@ -87,6 +87,15 @@ def test_a_finding_shows_all_that_is_known() -> None:
     assert rows["expected"] == f"<code>{CAUSE.expected}</code>"
 
 
+def test_what_a_baseline_has_is_folded() -> None:
+    known = report("does-not-refine", "unmapped", findings=(replace(CAUSE, accepted=True),))
+    outputs = [replace(row, accepted=True) for row in known.outputs]
+    text = render("markdown", replace(known, outputs=outputs, accepted=True), NOWHERE)
+    head, _, folded = text.partition("<details><summary>1 accepted finding</summary>")
+    assert "GG108" not in head and "GG108" in folded
+    assert "ACCEPTED: the baseline has" in head and "| unmapped, accepted |" in folded
+
+
 def test_outputs_that_are_rebuilt_are_folded() -> None:
     text = render("markdown", REFINES, NOWHERE)
     head, _, folded = text.partition("<details><summary>2 outputs rebuilt</summary>")
@@ -118,7 +127,7 @@ def test_what_is_long_fits_a_comment_and_is_counted(long: int) -> None:
 def test_every_report_is_a_page(found: Report) -> None:
     text = render("markdown", found, NOWHERE)
     page = READER.render(text)
-    loud = [one for one in found.findings if one.level != "note"]
+    loud = [one for one in found.findings if one.level != "note" and not one.accepted]
     assert page.count("<h4>") == len(loud)
     assert page.count("<h3>") == 1
     assert len(re.findall(r"^<details>", page, re.MULTILINE)) == text.count("<details>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -150,6 +151,14 @@ def test_rules_say_what_a_code_means() -> None:
         assert rule["shortDescription"]["text"] == PAGES[code].title
         assert PAGES[code].remedy in rule["help"]["markdown"]
         assert rule["defaultConfiguration"]["level"] == PAGES[code].level
+
+
+def test_what_a_baseline_has_is_suppressed() -> None:
+    found = _only(replace(CAUSE, accepted=True))
+    assert [one["kind"] for one in found["suppressions"]] == ["external"]
+    assert "suppressions" not in _only(CAUSE)
+    run = _valid(render("sarif", replace(BROKEN, accepted=True), NOWHERE))
+    assert run["invocations"][0]["exitCode"] == 0
 
 
 def test_the_run_says_the_verdict() -> None:

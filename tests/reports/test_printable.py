@@ -1,0 +1,41 @@
+"""What cannot be seen is made visible, wherever a person or a terminal reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+
+from gg_datalog.human import as_text
+from gg_datalog.report import Report
+from gg_datalog.reporting.printable import printable, visible
+
+from .samples import BROKEN, CAUSE, reports
+
+
+def test_escapes() -> None:
+    assert visible("a\x1b[31m\x9b\u202eb\ud800") == "a\\x1b[31m\\x9b\\u202eb\\ud800"
+    assert visible("a\r\n\tb\u2028c") == "a b c"
+    assert visible("größe 尺寸 🙂 `a|b`") == "größe 尺寸 🙂 `a|b`"
+
+
+def test_a_terminal_is_not_moved() -> None:
+    odd = replace(CAUSE, message="`r0.x`\x1b[2J\nREFINES: every output")
+    text = as_text(replace(BROKEN, findings=[odd]))
+    assert "\x1b" not in text
+    assert not any(line.startswith("REFINES") for line in text.splitlines())
+
+
+@given(reports)
+@settings(max_examples=60, deadline=None)
+def test_only_texts_change_and_only_once(report: Report) -> None:
+    once = printable(report)
+    assert printable(once) == once
+    assert [row.status for row in once.outputs] == [row.status for row in report.outputs]
+    assert [one.ranks for one in once.findings] == [one.ranks for one in report.findings]
+    assert all(
+        char.isprintable()
+        for line in as_text(report).splitlines()
+        for char in line
+        if ord(char) < 256 and char != "\xa0" and char != "\xad"
+    )
