@@ -83,6 +83,12 @@ RUN_OPTIONS = (
         help="Give up, with exit code 2, when the rules take longer.",
     ),
     report_option,
+    click.option(
+        "--repairs/--no-repairs",
+        default=True,
+        show_default=True,
+        help="Try out what would close the gap, where the graphs are still there.",
+    ),
     partial_option,
     operators_option,
     click.option("--baseline", type=FILE, help="Findings that are known and do not fail the run."),

@@ -87,3 +87,5 @@ def _finding(found: Finding) -> Iterator[str]:
         yield f"      sequential: {found.seq_source}"
     if found.dist_source:
         yield f"      ranks: {found.dist_source}"
+    if found.repair:
+        yield f"      repair: {found.repair.text}"

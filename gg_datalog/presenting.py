@@ -30,6 +30,7 @@ class Asked:
     write_baseline: bool
     severity: Mapping[str, str] = field(default_factory=dict)
     configured: frozenset[str] = frozenset()
+    repairs: bool = True
 
     def options(self) -> Options:
         """What is to be done; everything that can be refused before it is done is refused here."""
@@ -41,7 +42,8 @@ class Asked:
         check(self.targets)
         policy = Policy(self.severity, self._known(), self.write_baseline)
         partial, operators = tuple(self.partial), tuple(self.operators)
-        return Options(self.engine, self.timeout, partial, operators, policy, self.configured)
+        given = (self.engine, self.timeout, partial, operators, policy, self.configured)
+        return Options(*given, repairs=self.repairs)
 
     def _known(self) -> Baseline | None:
         if self.baseline is None:

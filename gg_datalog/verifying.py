@@ -75,6 +75,7 @@ def verify(
     baseline: str | Path | None = None,
     timeout: float | None = None,
     result: str | Path | None = None,
+    repairs: bool = True,
     progress: Progress | None = None,
 ) -> Result:
     """Says whether the ranks' program computes what the sequential one computes.
@@ -88,13 +89,16 @@ def verify(
         timeout: seconds after which the rules give up.
         result: a folder for the derived relations, for ``gg-datalog query``; kept nowhere
             where it is not given.
+        repairs: whether to look for one collective or scalar that would close the gap of a
+            finding, and to try it out.
         progress: called with what is being done.
 
     Raises:
         GGError: the case cannot be used, or the rules could not be run.
     """
     policy = Policy(baseline=None if baseline is None else load_baseline(Path(baseline)))
-    options = Options(engine, timeout, allow_partial, [Path(path) for path in operators], policy)
+    tables = [Path(path) for path in operators]
+    options = Options(engine, timeout, allow_partial, tables, policy, repairs=repairs)
     with tempfile.TemporaryDirectory(prefix="gg-datalog-") as work:
         home = Path(work)
         target = home / "result" if result is None else Path(result)

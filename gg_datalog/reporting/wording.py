@@ -36,11 +36,8 @@ def modules(found: Finding) -> str:
 
 
 def repair(proposed: Repair) -> str:
-    """What would close the gap, and whether that has been tried."""
-    if not proposed.tried:
-        return f"{proposed.text} (not tried)"
-    rebuilt = listed(proposed.outputs) or "no further output"
-    return f"{proposed.text} (tried: it rebuilds {rebuilt})"
+    """What would close the gap; one that was tried says itself what comes of it."""
+    return proposed.text if proposed.tried else f"{proposed.text} (not tried)"
 
 
 def numbers(ranks: Sequence[int]) -> str:

@@ -1,0 +1,105 @@
+"""What could be put into the ranks' programs to close a gap, and how a person says it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+Group = tuple[int, ...]
+
+FEW = 6
+
+
+@dataclass(frozen=True, order=True)
+class Site:
+    """A place: after node ``node`` of rank ``rank``. What is put in there is used by all that used
+    the node, or only by ``users``."""
+
+    rank: int
+    node: str
+    users: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The node as reports name it."""
+        return f"r{self.rank}.{self.node}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One collective or scalar at some places, which has not been tried.
+
+    ``action`` is as in :class:`gg_datalog.report.Repair`; ``groups`` are the ranks that take part
+    together, in member order; ``root`` is a place in a group, ``dim`` a dimension of the node.
+    Where it ``replaces``, the places are collectives whose group and reduction are wrong.
+    ``note`` is a half-sentence for the reader.
+    """
+
+    action: str
+    sites: tuple[Site, ...]
+    groups: tuple[Group, ...] = ()
+    reduction: str = "sum"
+    factor: Fraction | None = None
+    dim: int = 0
+    root: int = 0
+    replaces: bool = False
+    source: str = ""
+    note: str = ""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks that are changed."""
+        return tuple(sorted({site.rank for site in self.sites}))
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes of all places, with their ranks."""
+        return tuple(dict.fromkeys(site.name for site in self.sites))
+
+    def group_of(self, rank: int) -> Group:
+        """The ranks that ``rank`` takes part with."""
+        return next(group for group in self.groups if rank in group)
+
+    def text(self) -> str:
+        """What to do, as one would tell a colleague."""
+        at = self.source.partition(" in ")[0]
+        where = self._where() + (f" ({at})" if at else "")
+        return where + (f", {self.note}" if self.note else "")
+
+    def _where(self) -> str:
+        nodes = listed(self.nodes)
+        users = sorted({f"r{site.rank}.{user}" for site in self.sites for user in site.users})
+        where = f", where it goes into {listed(users)}" if users else ""
+        if self.action == "scale":
+            return f"multiply {nodes} by {self.factor}{where}"
+        place = "instead of" if self.replaces else "after"
+        return f"{self._what()} over {listed_groups(self.groups)} {place} {nodes}{where}"
+
+    def _what(self) -> str:
+        if self.action == "all_gather":
+            return f"all-gather along dimension {self.dim}"
+        if self.action == "broadcast":
+            return f"broadcast from rank {self.groups[0][self.root]}"
+        return f"{self.action.replace('_', '-')} ({self.reduction})"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence; the rest of a long list as a number."""
+    quoted = [f"`{name}`" for name in names[:FEW]]
+    return ", ".join(quoted) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
+
+
+def listed_groups(groups: Sequence[Group]) -> str:
+    """``ranks 0-3``, or ``ranks 0-1 and ranks 2-3``."""
+    told = [f"ranks {ranges(group)}" for group in groups]
+    if len(told) > FEW:
+        return f"{len(told)} groups of {len(groups[0])} ranks ({told[0]}, {told[1]}, ...)"
+    return " and ".join(told)
+
+
+def ranges(ranks: Sequence[int]) -> str:
+    """``0-3``, ``0, 2``: ranks that follow each other as a range."""
+    if len(ranks) > 1 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}-{ranks[-1]}"
+    return ", ".join(map(str, ranks))
