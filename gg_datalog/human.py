@@ -76,7 +76,7 @@ FEW = 4
 
 
 def _columns(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
     for seq, status, relation in rows:
         yield f"  {seq:<{widths[0]}}  {status:<{widths[1]}}  {relation}".rstrip()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from gg_datalog.errors import InputError
 from gg_datalog.report import Report
 from gg_datalog.reporting.printable import printable
 
@@ -26,11 +25,6 @@ EXACT = ("json",)
 def render(form: str, report: Report, result: Path) -> str:
     """The report of the result in folder ``result``, in one of :data:`FORMATS`."""
     module, _, function = FORMATS[form].partition(":")
-    try:
-        loaded = import_module(module)
-    except ModuleNotFoundError as error:
-        hint = f"other formats: {', '.join(name for name in FORMATS if name != form)}"
-        what = f"the report cannot be made as {form}: {error.name} is not installed"
-        raise InputError(what, None, hint) from None
-    text: str = getattr(loaded, function)(report if form in EXACT else printable(report), result)
+    write = getattr(import_module(module), function)
+    text: str = write(report if form in EXACT else printable(report), result)
     return text
