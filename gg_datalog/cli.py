@@ -225,12 +225,13 @@ def report(result: Path, targets: Sequence[Target]) -> None:
     from gg_datalog.human import as_text
     from gg_datalog.reporting.targets import check, write
     from gg_datalog.results import read_result
+    from gg_datalog.terminal import show
 
     check(targets)
     found, _ = read_result(result)
     write(targets, found, result)
     if not targets:
-        click.echo(as_text(found))
+        show(as_text(found))
 
 
 @cli.command()

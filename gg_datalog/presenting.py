@@ -67,6 +67,7 @@ def run_command(facts: Path, result: Path, asked: Asked) -> int:
 def present(report: Report, result: Path, asked: Asked, policy: Policy) -> int:
     """Writes and prints a report, as it was asked; the exit code."""
     from gg_datalog.human import as_text
+    from gg_datalog.terminal import show
 
     write(asked.targets, report, result)
     baseline = policy.after(report)
@@ -74,5 +75,8 @@ def present(report: Report, result: Path, asked: Asked, policy: Policy) -> int:
         save_baseline(baseline, asked.baseline)
     for text in policy.said(report):
         click.echo(f"note: {asked.baseline}: {text}", err=True)
-    click.echo(as_json(report) if asked.form == "json" else as_text(report))
+    if asked.form == "json":
+        click.echo(as_json(report))
+    else:
+        show(as_text(report))
     return exit_code(report)
