@@ -34,7 +34,7 @@ def test_results_conform(cli: Cli, facts: dict[str, Path], name: str) -> None:
 
 
 @given(reports)
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_every_report_conforms_and_comes_back(report: Report) -> None:
     document = as_json(report)
     VALID.validate(json.loads(document))

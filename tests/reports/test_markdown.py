@@ -37,6 +37,7 @@ def _squeezed(shown: str) -> str:
 
 
 @given(text.map(visible))
+@settings(deadline=None)
 @example("a`b``c")
 @example("|")
 @example("\\|`")
@@ -49,6 +50,7 @@ def test_code_shows_what_it_is_given(given_text: str) -> None:
 
 
 @given(text.map(visible).map(lambda made: made.replace("`", "")))
+@settings(deadline=None)
 @example("*a* _b_ [c](d) <e> &amp; # 1. ~f~ @g \\|")
 def test_a_sentence_shows_what_it_is_given(sentence: str) -> None:
     assert _squeezed(_shown("x " + inline(sentence))) == _squeezed("x " + sentence)
