@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from gg_datalog.policy import raised
 from gg_datalog.report import Finding, OutputRow, Report
 from gg_datalog.reporting.printable import printable
+from gg_datalog.reporting.wording import details
 
 VERDICT = {
     "refines": "REFINES: every output is rebuilt from what the ranks return",
@@ -83,9 +84,10 @@ def _columns(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
 
 def _finding(found: Finding) -> Iterator[str]:
     yield f"  {found.code} {found.level}: {found.message}"
-    if found.seq_source:
-        yield f"      sequential: {found.seq_source}"
-    if found.dist_source:
-        yield f"      ranks: {found.dist_source}"
-    if found.repair:
-        yield f"      repair: {found.repair.text}"
+    for label, text in details(found):
+        if label not in BESIDE_THE_MESSAGE:
+            yield f"      {label}: {text}"
+
+
+# Messages name the ranks and what is spoiled; other formats say it in a field of its own as well.
+BESIDE_THE_MESSAGE = ("on ranks", "outputs")

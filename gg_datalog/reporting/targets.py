@@ -35,7 +35,7 @@ def parsed(text: str) -> Target:
         raise ValueError(f"{text!r} is not FORMAT=PATH ({known})")
     if form not in FORMATS:
         raise ValueError(f"no such format: {form!r} ({known})")
-    return Target(form, path)
+    return Target(form, os.path.expanduser(path))  # no shell does it behind the `=`
 
 
 def check(targets: Sequence[Target]) -> None:

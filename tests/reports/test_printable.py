@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from gg_datalog.human import as_text
 from gg_datalog.report import Report
 from gg_datalog.reporting.printable import printable, visible
+from gg_datalog.reporting.wording import details
 
 from .samples import BROKEN, CAUSE, reports
 
@@ -25,6 +26,12 @@ def test_a_terminal_is_not_moved() -> None:
     text = as_text(replace(BROKEN, findings=[odd]))
     assert "\x1b" not in text
     assert not any(line.startswith("REFINES") for line in text.splitlines())
+
+
+def test_a_person_reads_all_that_is_known() -> None:
+    lines = [line.strip() for line in as_text(BROKEN).splitlines()]
+    for label, text in details(CAUSE):
+        assert (f"{label}: {text}" in lines) == (label not in ("on ranks", "outputs"))
 
 
 @given(reports)

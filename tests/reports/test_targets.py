@@ -36,6 +36,7 @@ def test_usage(cli: Cli, facts: dict[str, Path]) -> None:
 
 def test_a_path_may_hold_what_it_likes() -> None:
     assert parsed("json=a=b c") == Target("json", "a=b c")
+    assert parsed("json=~/x") == Target("json", str(Path.home() / "x"))
 
 
 def test_places_that_cannot_be_written(cli: Cli, facts: dict[str, Path], tmp_path: Path) -> None:
