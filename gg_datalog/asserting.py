@@ -151,30 +151,14 @@ def _home() -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="gg-datalog-") as work:
             yield Path(work)
         return
+    from gg_datalog.folders import emptied_folder
+
     # Files of a result name each other by absolute paths: they are made where they will be kept.
-    home, used = keep.next(), keep.used
-    _make(home)
-    try:
+    used = keep.used
+    with emptied_folder(keep.next(), "check") as home:
         yield home
-    finally:
         if keep.used == used:
             shutil.rmtree(home, ignore_errors=True)
-
-
-def _make(home: Path) -> None:
-    """An empty folder; one that an earlier session left is replaced, nothing else is."""
-    from gg_datalog.errors import InputError
-    from gg_datalog.folders import refuse_foreign, write_manifest
-
-    refuse_foreign(home, "check")
-    try:
-        if home.exists():
-            shutil.rmtree(home)
-        home.mkdir(parents=True)
-        write_manifest(home, "check", {})
-    except OSError as error:
-        what = f"no folder can be made: {error.strerror}"
-        raise InputError(what, str(home), "give another --gg-report-dir") from None
 
 
 def _keep(home: Path, result: Result, notes: list[str]) -> Path | None:

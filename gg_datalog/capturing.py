@@ -37,27 +37,18 @@ def tracing() -> ModuleType:
 
 
 def captured_case(
-    program: str,
-    case: Path,
-    world_size: int,
-    ranks: str | None,
-    options: Mapping[str, Any],
-    progress: Progress,
+    program: str, case: Path, options: Mapping[str, Any], progress: Progress
 ) -> list[str]:
-    """Captures what MODULE:FUNCTION describes into a case folder; what there is to say of it."""
+    """Captures what MODULE:FUNCTION describes into a case folder; what there is to say of it.
+    ``options`` are those of the command line; None where one is not given."""
     package = tracing()
+    given = {key: value for key, value in options.items() if value is not None}
     with _stdout_kept_clean():
         arguments = described(program)
-        given = arguments.setdefault("world_size", world_size)
-        if given != world_size:
-            raise InputError(
-                f"it returns world_size {given}, --world-size is {world_size}",
-                program,
-                "leave it out there, or give the same number",
-            )
-        if ranks is not None:
-            arguments["ranks"] = _numbers(ranks)
-        arguments |= {key: value for key, value in options.items() if value is not None}
+        _check_world_size(program, arguments, given)
+        if "ranks" in given:
+            given["ranks"] = _numbers(given["ranks"])
+        arguments |= given
         try:
             pair = package.capture(**arguments, progress=progress)
         except TypeError as error:
@@ -66,6 +57,18 @@ def captured_case(
             ) from None
     pair.save(case)
     return list(_said(pair.documents.about))
+
+
+def _check_world_size(program: str, arguments: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    size = arguments.get("world_size", given.get("world_size"))
+    if size is None:
+        raise InputError("it does not say how many ranks there are", program, "give --world-size")
+    if given.get("world_size", size) != size:
+        raise InputError(
+            f"it returns world_size {size}, --world-size is {given['world_size']}",
+            program,
+            "leave it out there, or give the same number",
+        )
 
 
 @contextmanager

@@ -104,6 +104,28 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+CAPTURE_OPTIONS = (
+    click.option("--world-size", type=click.IntRange(1, 65536), help="How many ranks."),
+    click.option(
+        "--mode",
+        type=click.Choice(["dynamo", "eager"]),
+        help="As torch.compile runs it, or as it runs without.  [default: dynamo]",
+    ),
+    click.option("--backward/--no-backward", default=None, help="Capture gradients, too."),
+    click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,1.  [default: all]"),
+    click.option("--relations", type=FILE, help="relations.toml: what inputs hold."),
+    click.option("--jobs", type=click.IntRange(0), help="Ranks at a time.  [default: the cores]"),
+)
+CAPTURED = ("world_size", "mode", "backward", "ranks", "relations", "jobs")
+
+
+def capture_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a capture, which the command gets as ``CAPTURED``."""
+    for option in reversed(CAPTURE_OPTIONS):
+        command = option(command)
+    return command
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(__version__, prog_name="gg-datalog")
 def cli() -> None:
@@ -288,26 +310,8 @@ def replay(
 @cli.command()
 @click.argument("program", metavar="MODULE:FUNCTION")
 @click.option("-o", "--out", "case", required=True, type=FOLDER, help="Folder for the case.")
-@click.option("--world-size", required=True, type=click.IntRange(1, 65536), help="How many ranks.")
-@click.option(
-    "--mode",
-    type=click.Choice(["dynamo", "eager"]),
-    help="As torch.compile runs it, or as it runs without.  [default: dynamo]",
-)
-@click.option("--backward/--no-backward", default=None, help="Capture gradients, too.")
-@click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,1.  [default: all]")
-@click.option("--relations", type=FILE, help="relations.toml: what inputs hold.")
-@click.option("--jobs", type=click.IntRange(0), help="Ranks at a time.  [default: the cores]")
-def capture(
-    program: str,
-    case: Path,
-    world_size: int,
-    mode: str | None,
-    backward: bool | None,
-    ranks: str | None,
-    relations: Path | None,
-    jobs: int | None,
-) -> None:
+@capture_options
+def capture(program: str, case: Path, **options: Any) -> None:
     """Capture a program with torch: a case for extract and replay.
 
     FUNCTION takes nothing and returns build and make_inputs, or a mapping of the arguments of
@@ -318,11 +322,23 @@ def capture(
     from gg_datalog.progress import progress
 
     refuse_foreign(case, "case")
-    options = {"mode": mode, "backward": backward, "relations": relations, "jobs": jobs}
     with progress() as say:
-        lines = captured_case(program, case, world_size, ranks, options, say)
+        lines = captured_case(program, case, options, say)
     for line in lines:
         click.echo(line, err=True)
+
+
+@cli.command(epilog=EXIT_CODES)
+@click.argument("program", metavar="CASE_DIR | MODULE:FUNCTION")
+@click.option("-o", "--out", "folder", type=FOLDER, help="Keep case, facts and result in it.")
+@capture_options
+@run_options
+def verify(program: str, folder: Path | None, **options: Any) -> None:
+    """Capture, extract and run in one: the verdict on a case, or on a program (needs torch)."""
+    from gg_datalog.presenting import Asked, verify_command
+
+    captured = {name: options.pop(name) for name in CAPTURED}
+    raise SystemExit(verify_command(program, folder, captured, Asked(**options)))
 
 
 @cli.command()

@@ -38,6 +38,29 @@ def replaced_folder(folder: Path, kind: str) -> Iterator[Path]:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
+@contextmanager
+def emptied_folder(folder: Path, kind: str) -> Iterator[Path]:
+    """An empty folder to work in, in the place of one of the same kind, which comes back where an
+    error ends the work. For folders in which files name each other by absolute paths."""
+    folder = folder.absolute()
+    refuse_foreign(folder, kind)
+    aside = _beside(folder)
+    old = aside / "old"
+    try:
+        if folder.exists():
+            os.rename(folder, old)
+        folder.mkdir()
+        write_manifest(folder, kind, {})
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        if old.exists():
+            os.rename(old, folder)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def refuse_foreign(folder: Path, kind: str) -> None:
     """An error where ``folder`` holds something that is not ours to replace."""
     if not folder.exists() and not folder.is_symlink():

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
 from gg_datalog.baseline import Baseline, check_place, load_baseline, save_baseline
+from gg_datalog.capturing import captured_case
+from gg_datalog.folders import emptied_folder
 from gg_datalog.policy import Policy, exit_code
 from gg_datalog.progress import progress
 from gg_datalog.report import Report, as_json
 from gg_datalog.reporting.targets import STDOUT, Target, check, write
 from gg_datalog.running import Options, run_facts
+from gg_datalog.verifying import judged
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,39 @@ def run_command(facts: Path, result: Path, asked: Asked) -> int:
     with progress() as say:
         report = run_facts(facts, result, options, say)
     return present(report, result, asked, options.policy)
+
+
+def verify_command(
+    program: str, folder: Path | None, captured: Mapping[str, Any], asked: Asked
+) -> int:
+    """Captures where that is needed, extracts, runs and presents; the exit code. ``folder`` keeps
+    what is made on the way."""
+    options = asked.options()
+    case = None if ":" in program and not Path(program).exists() else Path(program)
+    given = [name for name, value in captured.items() if value is not None]
+    if case is not None and given:
+        option = given[0].replace("_", "-")
+        raise click.UsageError(f"--{option} goes with MODULE:FUNCTION: {case} is captured already")
+    with _kept(folder) as home:
+        with progress() as say:
+            if case is None:
+                case = home / "case"
+                for line in captured_case(program, case, captured, say):
+                    click.echo(line, err=True)
+            report = judged(case, home, home / "result", options, say)
+        return present(report, home / "result", asked, options.policy)
+
+
+def _kept(folder: Path | None) -> AbstractContextManager[Path]:
+    if folder is not None:
+        return emptied_folder(folder.absolute(), "check")
+    return _temporary()
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="gg-datalog-") as work:
+        yield Path(work)
 
 
 def present(report: Report, result: Path, asked: Asked, policy: Policy) -> int:
