@@ -119,7 +119,7 @@ def _options(configuration: Configuration, given: dict[str, Any]) -> Options:
     from gg_datalog.policy import Policy
     from gg_datalog.running import Options
 
-    known = ("engine", "timeout", "operators", "allow_partial", "baseline")
+    known = ("engine", "timeout", "operators", "allow_partial", "baseline", "repairs")
     if unknown := given.keys() - set(known):
         raise TypeError(f"gg_verify has no option {min(unknown)!r} (options: {', '.join(known)})")
     values = {name: given.get(name, configuration.get(name.replace("_", "-"))) for name in known}
@@ -132,4 +132,5 @@ def _options(configuration: Configuration, given: dict[str, Any]) -> Options:
         [Path(path) for path in values["operators"] or ()],
         Policy(severity, None if baseline is None else load_baseline(Path(baseline))),
         frozenset() if "allow_partial" in given else frozenset({"partial"}),
+        values["repairs"] is not False,
     )
