@@ -97,7 +97,8 @@ class Baseline:
         )
 
     def said(self, report: Report) -> Iterator[str]:
-        """What a person should know of the baseline: what is stale, what outgrew it."""
+        """What a person should know of the baseline: what is stale, what outgrew it, and what
+        no baseline can accept. ``report`` is one that it was applied to."""
         for e in self.stale(report):
             what = f"{e.code} {e.message} [{e.fingerprint}]"
             yield f"a finding of the baseline no longer occurs: {what}"
@@ -106,6 +107,12 @@ class Baseline:
             if entry is not None and (further := _further(finding, entry, report)):
                 names = ", ".join(f"`{name}`" for name in further)
                 yield f"{finding.code} of the baseline spoils further outputs now: {names}"
+        if nameless := [f.code for f in report.findings if decides(f) and not f.fingerprint]:
+            codes = ", ".join(dict.fromkeys(nameless))
+            yield f"findings without fingerprint cannot be accepted: {codes}"
+        for row in report.outputs:
+            if row.status != "mapped" and not any(_spoils(f, row) for f in report.findings):
+                yield f"no finding names output `{row.name or row.seq}`: it cannot be accepted"
 
 
 def _key(of: Entry | Finding) -> Key:
@@ -115,6 +122,10 @@ def _key(of: Entry | Finding) -> Key:
 def decides(finding: Finding) -> bool:
     """Whether a finding is a reason why an output is not rebuilt."""
     return finding.code not in BESIDE
+
+
+def _spoils(finding: Finding, row: OutputRow) -> bool:
+    return decides(finding) and row.seq in finding.outputs
 
 
 def _all_accepted(report: Report) -> bool:
@@ -129,9 +140,8 @@ def _all_accepted(report: Report) -> bool:
 def _accepted(row: OutputRow, findings: Sequence[Finding]) -> bool:
     if row.status == "mapped":
         return False
-    reasons = [f for f in findings if decides(f)]
-    spoilers = [f for f in reasons if row.seq in f.outputs]
-    vague = [f for f in reasons if not f.outputs]
+    spoilers = [f for f in findings if _spoils(f, row)]
+    vague = [f for f in findings if decides(f) and not f.outputs]
     return bool(spoilers) and all(f.accepted for f in (*spoilers, *vague))
 
 

@@ -119,6 +119,10 @@ def test_what_is_said_of_a_baseline() -> None:
         "a finding of the baseline no longer occurs: GG101 it was so [gone]",
         "GG108 of the baseline spoils further outputs now: `z`",
     ]
+    assert list(Baseline().said(_report(_finding(mark="", outputs=())))) == [
+        "findings without fingerprint cannot be accepted: GG108",
+        "no finding names output `y`: it cannot be accepted",
+    ]
 
 
 @pytest.mark.parametrize("level", ["note", "warning", "off"])
