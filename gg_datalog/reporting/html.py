@@ -60,6 +60,8 @@ def render(report: Report, result: Path) -> str:
 def _content(report: Report, result: Path) -> dict[str, Any]:
     """Everything that the template shows."""
     from gg_datalog import __version__
+    from gg_datalog.findings import PAGES
+    from gg_datalog.policy import raised
     from gg_datalog.reporting.html_explain import explanations
     from gg_datalog.reporting.html_modules import coverage
     from gg_datalog.reporting.html_operators import operators
@@ -74,6 +76,10 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
     return {
         "report": report,
         "headline": HEADLINE[report.verdict],
+        "findings": list(enumerate(report.findings)),
+        "accepted": sum(found.accepted for found in report.findings),
+        "raised": list(dict.fromkeys(found.code for found in raised(report))),
+        "meanings": PAGES,
         "outputs": sorted(report.outputs, key=lambda row: STATUSES.index(row.status)),
         "counts": {s: sum(row.status == s for row in report.outputs) for s in STATUSES},
         "levels": _levels(report),

@@ -71,4 +71,4 @@ def _groups(tensors: Tensors) -> dict[str, Any]:
 
 _NODES = """
     SELECT side, rank, name, target, dtype, shape, module, source FROM graph_node
-    WHERE op <> 'output' ORDER BY side DESC, rank, position"""
+    WHERE op <> 'output' ORDER BY side DESC, op = 'placeholder', rank, position"""
