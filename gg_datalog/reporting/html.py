@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gg_datalog.errors import InputError
 from gg_datalog.report import Finding, Report
 from gg_datalog.reporting.places import place
 from gg_datalog.reporting.printable import printable
 from gg_datalog.reporting.wording import modules, numbers
-from gg_datalog.results import open_result, read_result
+from gg_datalog.results import AGAIN, open_result, read_result
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -68,7 +71,7 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
     from gg_datalog.reporting.html_tensors import read_tensors
 
     _, manifest = read_result(result)
-    with open_result(result) as database:
+    with open_result(result) as database, _complete(result):
         tensors = read_tensors(database)
         rows = operators(database, tensors)
         covered = coverage(database)
@@ -94,6 +97,18 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
         "version": __version__,
         "seconds": sum(report.stats["seconds"].values()),
     }
+
+
+@contextmanager
+def _complete(result: Path) -> Iterator[None]:
+    """An error in words where the database is that of another version."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.CatalogException as error:
+        text = str(error).splitlines()[0]
+        raise InputError(f"the database lacks a part: {text}", str(result), AGAIN) from None
 
 
 def _levels(report: Report) -> dict[str, int]:

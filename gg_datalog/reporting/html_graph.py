@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 MOST = 14  # nodes of one side
 UP, DOWN = 2, 1  # operands of operands, and users, of what a finding names
-BESIDE = 4  # operands, or users, of one node
+BESIDE = {"needs": 4, "users": 2}  # operands and users of one node
+FOCUS = 4  # operators of one side at which the chain breaks
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def _broken(named: Mapping[str, Sequence[int]], breaks: Breaks) -> dict[str, lis
     found = [row for row in breaks.pairs if known & set(row)]
     seq = dict.fromkeys(row[0] for row in found)
     dist = dict.fromkeys(row[1] for row in found if row[1] is not None and row[1] != row[2])
-    return {"seq": list(seq)[:BESIDE], "dist": list(dist)[:BESIDE]}
+    return {"seq": list(seq)[:FOCUS], "dist": list(dist)[:FOCUS]}
 
 
 def _counterparts(focus: Iterable[int], tensors: Tensors) -> list[int]:
@@ -81,7 +82,7 @@ def _counterparts(focus: Iterable[int], tensors: Tensors) -> list[int]:
     groups = tensors.groups
     own = [other for index in focus for other in groups[index].links]
     near = [o for index in focus for need in groups[index].needs for o in groups[need].links]
-    return list(dict.fromkeys(own or near))[:BESIDE]
+    return list(dict.fromkeys(own or near))[:FOCUS]
 
 
 def _around(focus: Sequence[int], groups: Sequence[Group]) -> tuple[list[int], int]:
@@ -94,8 +95,10 @@ def _around(focus: Sequence[int], groups: Sequence[Group]) -> tuple[list[int], i
         for index in level:
             near = getattr(groups[index], direction)
             near = sorted(near, key=lambda other: groups[other].status == "mapped")
-            left_out += max(0, len(near) - BESIDE)
-            fresh |= dict.fromkeys(other for other in near[:BESIDE] if other not in shown)
+            left_out += max(0, len(near) - BESIDE[direction])
+            fresh |= dict.fromkeys(
+                other for other in near[: BESIDE[direction]] if other not in shown
+            )
         room = max(0, MOST - len(shown))
         left_out += max(0, len(fresh) - room)
         shown |= dict.fromkeys(list(fresh)[:room])

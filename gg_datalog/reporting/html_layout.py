@@ -41,6 +41,16 @@ def rows_of(nodes: Iterable[int], edges: Iterable[Edge], pairs: Iterable[Edge]) 
     return _lowered(same, known, found)
 
 
+def acyclic(nodes: Sequence[int], edges: Iterable[Edge]) -> list[Edge]:
+    """Edges without those that would close a circle, as tensors of several ranks in one box can."""
+    same = {node: node for node in nodes}
+    kept: list[Edge] = []
+    for edge in edges:
+        if _longest(same, [*kept, edge]) is not None:
+            kept.append(edge)
+    return kept
+
+
 def _longest(same: Mapping[int, int], edges: Sequence[Edge]) -> dict[int, int] | None:
     """Longest paths from above, nodes of one class in one row; None where that is a circle."""
     after: dict[int, set[int]] = defaultdict(set)

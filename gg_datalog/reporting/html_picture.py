@@ -13,6 +13,7 @@ from gg_datalog.reporting.html_layout import (
     Edge,
     Layout,
     Point,
+    acyclic,
     placed,
     rows_of,
 )
@@ -84,7 +85,8 @@ def drawn(
 ) -> Picture:
     """Rows over both sides, places within each, and the lines."""
     shown = {group.index: group for group in groups}
-    edges = [(need, g.index) for g in groups for need in g.needs if need in shown]
+    near = [(need, g.index) for g in groups for need in g.needs if need in shown]
+    edges = acyclic(list(shown), near)
     links = [
         (other, g.index, kind)
         for g in groups
@@ -92,7 +94,8 @@ def drawn(
         for other, kind in g.links.items()
         if other in shown
     ]
-    rows = rows_of(shown, edges, [*apart, *_alike(links, shown)])
+    likely = sorted(apart, key=lambda pair: shown[pair[0]].target != shown[pair[1]].target)
+    rows = rows_of(shown, edges, [*likely, *_alike(links, shown)])
     layouts = {side: _side(side, groups, edges, rows) for side in ("seq", "dist")}
     split = MARGIN + layouts["seq"].width + GUTTER / 2
     shift = {"seq": MARGIN, "dist": split + GUTTER / 2}

@@ -88,10 +88,10 @@ def read_tensors(database: duckdb.DuckDBPyConnection) -> Tensors:
         status = _status(side, bool(known), [kind for _, kind in pairs])
         key = (side, *about, status, pairs) if side == "dist" else (side, tensor)
         if key not in groups:
-            node, target, shape, source, module, kind = map(visible, about[:-1])
+            node, target, shape, source, module, kind = map(visible, about[:-2])
             groups[key] = Group(
                 len(groups), side, node, target, shape, source, module, kind, status,
-                pairs if side == "dist" else (), bool(about[-1]),
+                pairs if side == "dist" else (), about[-2] == 1,
             )  # fmt: skip
         groups[key].ranks.append(rank)
         of_tensor[side, tensor] = groups[key].index
@@ -150,7 +150,10 @@ _RELATED = r"""
 
 _TENSORS = """
     SELECT t.side, t.tensor, t.rank, t.node, t.target, b.shape, t.source, t.module, t.kind,
-           t.kind = 'sum' AND count(*) OVER (PARTITION BY t.side, t.rank, t.node) > 1,
+           (t.kind = 'sum' AND count(*) OVER (PARTITION BY t.side, t.rank, t.node) > 1)::INT,
+           row_number() OVER (
+               PARTITION BY t.side, t.rank, t.node ORDER BY length(t.tensor), t.tensor
+           ),
            coalesce(m.tensor, r.tensor) IS NOT NULL
     FROM tensor_node t
     JOIN base_tensor b ON b.side = t.side AND b.tensor = t.tensor

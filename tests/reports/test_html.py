@@ -20,7 +20,7 @@ from gg_datalog.errors import InputError
 from gg_datalog.report import Report
 from gg_datalog.reporting import render
 from gg_datalog.reporting.html_explain import MOST_NODES, _pruned
-from gg_datalog.reporting.html_layout import GAP_X, HEIGHT, WIDTH, placed, rows_of
+from gg_datalog.reporting.html_layout import GAP_X, HEIGHT, WIDTH, acyclic, placed, rows_of
 
 from .samples import BROKEN, CAUSE, NOTE, REFINES, report, reports
 
@@ -156,6 +156,11 @@ def test_pairs_stand_beside_each_other() -> None:
 def test_a_pair_that_would_make_a_circle_is_left_apart() -> None:
     rows = rows_of([0, 1, 10, 11], [(0, 1), (10, 11)], [(0, 11), (1, 10)])
     assert rows[0] == rows[11] and rows[10] < rows[11] and rows[0] < rows[1]
+
+
+def test_a_circle_is_opened() -> None:
+    """Boxes of several ranks can need each other: r1.a needs r0.b, r0.b needs r0.a."""
+    assert acyclic([0, 1, 2], [(0, 1), (1, 0), (1, 2), (2, 2)]) == [(0, 1), (1, 2)]
 
 
 def test_inputs_stand_above_their_user() -> None:
