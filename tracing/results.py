@@ -39,7 +39,7 @@ def pair_results(
     """
     found, pairing = Results(), _Pairing(sequential, ranks, related)
     whole = len(ranks) == world_size
-    for name, node in sequential.outputs:
+    for name, node in pairing.ours.items():
         nodes = pairing.returned(name)
         if nodes or whole:
             for rank, kept in pairing.unchanged(name).items():
@@ -57,7 +57,7 @@ def pair_results(
             "let both programs return the same things under the same names",
         )
     found.assumptions = list(pairing.left_out())
-    left_open = sorted([*found.warnings, *pairing.surplus()])
+    left_open = sorted([*found.warnings, *pairing.surplus(), *pairing.second()])
     found.warnings = [*left_open, *pairing.stale(found.unchanged), *pairing.in_part()]
     return found
 
@@ -68,12 +68,24 @@ class _Pairing:
     def __init__(
         self, sequential: RankRecord, ranks: Sequence[RankRecord], related: Related
     ) -> None:
-        self.ours = {name for name, _ in sequential.outputs}
+        self.related = related
         self.gradients = {one.gradient: one for one in sequential.inputs}
         self.updates = {one.update: one for one in sequential.inputs}
         self.holders = _holders(related)
         self.theirs = _by_our_names(ranks, related, self.holders)
         self.graphs = {record.rank: record.graph for record in ranks}
+        self.ours = dict(sequential.outputs)
+        self.kept = dict(self._kept(sequential))
+        self.ours |= {name: one.node for name, one in self.kept.items()}
+
+    def _kept(self, sequential: RankRecord) -> Iterator[tuple[str, InputRecord]]:
+        """State that ranks alone update: sequentially what was put in is what is there in the
+        end. What the sequential program does not read (room for what is received) is nobody's."""
+        read = set(_operands(sequential.graph))
+        for name, one in self.updates.items():
+            state = one.kind != "input" and one.node in read
+            if state and name not in self.ours and self.returned(name):
+                yield name, one
 
     @cached_property
     def read(self) -> dict[int, set[str]]:
@@ -119,19 +131,30 @@ class _Pairing:
 
     def surplus(self) -> Iterator[str]:
         """Results that ranks alone have."""
-        names = {name for nodes in self.theirs.values() for name in nodes} - self.ours
+        names = {name for nodes in self.theirs.values() for name in nodes} - self.ours.keys()
         return (f"`{name}` is returned by ranks only: it is not checked" for name in names)
 
+    def second(self) -> Iterator[str]:
+        """Inputs of one rank that hold something of one sequential input beside another."""
+        for ours, rank, one in self.related.held:
+            chosen = self.holders[ours.node].get(rank)
+            if chosen is not one and not {ours.gradient, ours.update}.isdisjoint(self.ours):
+                yield (
+                    f"rank {rank} holds something of `{ours.name}` in `{one.name}`, too: what "
+                    "becomes of that, and its gradient, is not checked"
+                )
+
     def stale(self, unchanged: Mapping[int, Sequence[InputRecord]]) -> Iterator[str]:
-        """State that stays as it was, on which ranks."""
+        """State that stays as it was in one program, and not in another."""
         kept: dict[tuple[str, ...], list[str]] = {}
         for rank, ones in sorted(unchanged.items()):
             kept.setdefault(tuple(one.name for one in ones), []).append(str(rank))
         for names, ranks in kept.items():
-            yield (
-                f"the sequential program updates {listed(names)}, {_ranks(ranks)} not: what was "
-                "put in is taken as what is there in the end"
-            )
+            where = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks)}"
+            yield f"not updated on {where}, though elsewhere: {listed(names)}"
+        if self.kept:
+            names = tuple(one.name for one in self.kept.values())
+            yield f"not updated in the sequential program, though on ranks: {listed(names)}"
 
     def left_out(self) -> Iterator[str]:
         """What of the ranks' state nothing is asked."""
@@ -158,10 +181,6 @@ class _Pairing:
                 f"some ranks use the parameter and return nothing for {listed(names)}: only what "
                 "the others return is checked"
             )
-
-
-def _ranks(numbers: Sequence[str]) -> str:
-    return f"rank {numbers[0]} does" if len(numbers) == 1 else f"ranks {', '.join(numbers)} do"
 
 
 def _holders(related: Related) -> Holders:

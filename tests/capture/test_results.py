@@ -146,10 +146,7 @@ def test_a_stale_replica() -> None:
     pair = captured(backward=True, step=lambda net: descend(net, *(["a.weight"] * net.rank)))
     assert returned(pair, "updated_a.weight")["1"] == "a_weight"
     assert unmapped(pair) == {"updated_a.weight"}
-    assert warnings(pair) == [
-        "the sequential program updates `a.weight`, rank 1 does not: what was put in is taken as "
-        "what is there in the end"
-    ]
+    assert warnings(pair) == ["not updated on rank 1, though elsewhere: `a.weight`"]
 
 
 def test_a_stale_replica_of_which_not_all_ranks_are_captured() -> None:
@@ -167,22 +164,56 @@ def test_what_ranks_that_are_not_captured_may_return() -> None:
 
 
 def counted(ranks: tuple[int, ...]) -> Callable[[Any, Tensor], Tensor]:
-    """A program that counts in a buffer, on these ranks (-1: sequentially)."""
+    """A program that reads a buffer, and counts in it on these ranks (-1: sequentially)."""
 
     def run(net: Any, x: Tensor) -> Tensor:
+        y = net.a(x) + net.count
         if (net.rank if net.world > 1 else -1) in ranks:
             net.count.add_(1)
-        return net.a(x)
+        return y
 
     return run
 
 
 @pytest.mark.parametrize("mode", ROUTES)
 @pytest.mark.parametrize(
-    ("ranks", "refines"), [((-1, 0, 1), True), ((-1,), False), ((-1, 0), False), ((), True)]
+    ("ranks", "refines"),
+    [((-1, 0, 1), True), ((-1,), False), ((-1, 0), False), ((0, 1), False), ((), True)],
 )
 def test_a_buffer_that_is_updated_on_some_ranks(mode: Any, ranks: Any, refines: bool) -> None:
     assert verify(captured(counted(ranks), mode)).refines == refines
+
+
+def in_scratch(net: Any, x: Tensor) -> Tensor:
+    """Ranks have room for what they receive, sequentially it lies idle."""
+    y = net.a(x)
+    if net.world > 1:
+        net.count.copy_(y[0])
+        dist.broadcast(net.count, 0)
+    return y
+
+
+def test_a_buffer_that_only_ranks_use() -> None:
+    pair = captured(in_scratch)
+    assert verify(pair).refines
+    assert warnings(pair) == ["`updated_count` is returned by ranks only: it is not checked"]
+
+
+def copied(net: Any, x: Tensor) -> Tensor:
+    """Ranks have a second copy of the one layer that there is sequentially."""
+    layer = net.b if net.world > 1 else net.a
+    return layer(net.a(x)).square().sum()
+
+
+def test_a_second_copy_on_a_rank() -> None:
+    declared = {"name": "b.weight", "sequential": "a.weight", "placement": "replicate"}
+    pair = captured(copied, backward=True, relations={"relation": [declared]})
+    assert [text for text in warnings(pair) if "something of" in text] == [
+        f"rank {rank} holds something of `a.weight` in `b.weight`, too: what becomes of that, and "
+        "its gradient, is not checked"
+        for rank in (0, 1)
+    ]
+    assert unmapped(pair) == {"grad_a.weight"}
 
 
 def staged(net: Any, x: Tensor) -> Any:

@@ -605,8 +605,7 @@ def test_a_step_that_is_forgotten_on_the_ranks() -> None:
     pair = trained("eager", step=lambda m: descend(m) if m.world == 1 else reduce_norm(m))
     assert unmapped(pair) == {"updated_norm", "updated_up.weight", "updated_down.weight"}
     assert pair.documents.about["warnings"] == [
-        "the sequential program updates `norm`, `up.weight`, `down.weight`, ranks 0, 1 do not: "
-        "what was put in is taken as what is there in the end"
+        "not updated on ranks 0, 1, though elsewhere: `norm`, `up.weight`, `down.weight`"
     ]
 
 
