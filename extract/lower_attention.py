@@ -143,7 +143,6 @@ def _row(
 
 
 EVERY = ("attn_mask", "attn_bias", "dropout_p", "is_causal", "scale", "enable_gqa")
-GROUPED = " as (k g)"
 
 
 def _with_heads(mask: Sequence[str], query: View, key: View) -> list[str]:
