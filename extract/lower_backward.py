@@ -10,7 +10,7 @@ from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.lower_index import rows_added
 from gg_datalog.extract.lower_loss import MEAN
 from gg_datalog.extract.lower_math import added, count, factor, reduced
-from gg_datalog.extract.lower_movement import bounds, joined, need, sliced
+from gg_datalog.extract.lower_movement import bounds, joined, sliced, surrounded
 from gg_datalog.extract.lower_optimizer import squared
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View
@@ -59,15 +59,8 @@ def padded(ctx: Context, piece: View, dim: int, start: int, extent: int) -> View
     if is_symbolic(extent):
         raise Unsupported("a slice of a size that depends on data")
     after = extent - start - piece.shape[dim]
-    zero = ctx.side.constant(scale(0))
-    shape = list(piece.shape)
-    parts = []
-    for view, size in ((zero, start), (piece, piece.shape[dim]), (zero, after)):
-        shape[dim] = size
-        if size:
-            parts.append(piece if view is piece else need(zero.expanded(shape)))
-    made = joined(ctx, parts, dim)
-    if len(parts) > 1 and made.scale == ONE:
+    made = surrounded(ctx, piece, dim, start, after, scale(0))
+    if (start or after) and piece.shape[dim] and made.scale == ONE:
         ctx.side.padded[made.base] = (piece, made.dims, dim, start)
     return made
 

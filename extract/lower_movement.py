@@ -10,7 +10,7 @@ from typing import Any
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import cast, is_float
 from gg_datalog.extract.graph import Literal, is_symbolic
-from gg_datalog.extract.scale import scale
+from gg_datalog.extract.scale import Scale, scale
 from gg_datalog.extract.view import Digit, View
 
 
@@ -277,6 +277,18 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
         naming,
         created={"c": extent},
     )[0]
+
+
+def surrounded(ctx: Context, x: View, dim: int, before: int, after: int, value: Scale) -> View:
+    """``x`` between so many positions of a dimension that hold ``value``."""
+
+    def span(size: int) -> View:
+        shape = [*x.shape[:dim], size, *x.shape[dim + 1 :]]
+        return need(ctx.side.constant(value).expanded(shape))
+
+    front, behind = ([span(n)] if n else [] for n in (before, after))
+    parts = [*front, *([x] if x.shape[dim] else []), *behind]
+    return joined(ctx, parts, dim) if len(parts) > 1 else parts[0] if parts else x
 
 
 @lowers("aten.slice_scatter")

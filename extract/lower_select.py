@@ -8,7 +8,7 @@ from typing import Any
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
 from gg_datalog.extract.lower_index import TAKEN
 from gg_datalog.extract.lower_math import fits
-from gg_datalog.extract.lower_movement import bounds, filled, joined, need, sliced, stretched
+from gg_datalog.extract.lower_movement import bounds, filled, need, sliced, stretched, surrounded
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View, broadcast, identity
 
@@ -56,14 +56,11 @@ def masked_infinite(ctx: Context, x: View, mask: View, value: float) -> View:
 @lowers("aten.constant_pad_nd", "aten.pad")
 def constant_pad(ctx: Context) -> Value:
     x, pads = ctx.tensor(0), ctx.sizes(1, "pad")
-    value = ctx.number(2, "value", 0)
-    if (
-        ctx.node.target.startswith("aten.pad.")
-        and ctx.argument(2, "mode", "constant") != "constant"
-    ):
+    place = 3 if ctx.node.target.startswith("aten.pad.") else 2
+    if place == 3 and ctx.argument(2, "mode", "constant") != "constant":
         raise Unsupported("a padding that is not constant")
-    if ctx.node.target.startswith("aten.pad."):
-        value = ctx.number(3, "value", 0) if ctx.argument(3, "value") is not None else scale(0)
+    unsaid = place == 3 and ctx.argument(3, "value") is None
+    value = scale(0) if unsaid else ctx.number(place, "value", 0)
     if value is None or len(pads) % 2 or len(pads) > 2 * len(x.dims):
         raise Unsupported("its padding is not known")
     fits(ctx, value)
@@ -77,14 +74,7 @@ def _padded(ctx: Context, x: View, dim: int, before: int, after: int, value: Any
     if before < 0 or after < 0:
         start, size = bounds(ctx, x.shape[dim], max(0, -before), x.shape[dim] + min(0, after))
         x = sliced(ctx, x, dim, start, size)
-    parts = []
-    for extent in (before, None, after):
-        if extent is None:
-            parts.append(x)
-        elif extent > 0:
-            shape = [*x.shape[:dim], extent, *x.shape[dim + 1 :]]
-            parts.append(need(ctx.side.constant(value).expanded(shape)))
-    return joined(ctx, parts, dim) if len(parts) > 1 else x
+    return surrounded(ctx, x, dim, max(0, before), max(0, after), value)
 
 
 # ---- sorting
