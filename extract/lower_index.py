@@ -351,10 +351,7 @@ def scatter(ctx: Context) -> Value:
     if not view.dims:
         view = view.expanded(ids.shape) or view
     if ids.shape[dim] != 1:
-        pairs = enumerate(zip(x.shape, ids.shape, strict=True))
-        same = all(a == b for i, (a, b) in pairs if i != dim)
-        if not same or view.shape != ids.shape:
-            raise Unsupported("a scatter into a part of the rows")
+        _check_rows(x, ids, view, dim)
         return scattered_chosen(ctx, ids, view, dim, x.shape[dim])
     return scattered(ctx, x, ids, view)
 
@@ -362,12 +359,17 @@ def scatter(ctx: Context) -> Value:
 def scattered(ctx: Context, x: View, ids: View, source: View) -> View:
     """``source`` added to 0 at the positions ``ids`` of one dimension."""
     dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
-    fits = all(a == b for i, (a, b) in enumerate(zip(x.shape, ids.shape, strict=True)) if i != dim)
-    if source.shape != ids.shape or not fits:
-        raise Unsupported("a scatter into a part of the rows")
+    _check_rows(x, ids, source, dim)
     li = [f"t{i}" if i != dim else "g" for i in range(len(x.dims))]
     out = [n if n != "g" else TAKEN for n in li]
     return placed(ctx, source, li, ids, li, x.shape[dim], out)
+
+
+def _check_rows(x: View, ids: View, source: View, dim: int) -> None:
+    """A scatter along a dimension gives every row its own positions."""
+    pairs = enumerate(zip(x.shape, ids.shape, strict=True))
+    if source.shape != ids.shape or any(a != b for i, (a, b) in pairs if i != dim):
+        raise Unsupported("a scatter into a part of the rows")
 
 
 @lowers("aten.index_put", "aten._index_put_impl", "aten._unsafe_index_put")
