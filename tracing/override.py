@@ -7,15 +7,13 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from gg_datalog.errors import InputError
+from gg_datalog.tracing.pieces import Box, Piece, boxes, runs
 
-Box = list[list[int]]
-Piece = tuple[Box, Box]
 KEYS = {
     "name", "sequential", "placement", "parts", "groups", "grouped", "pieces", "transposed",
     "overrules", "optional",
@@ -101,13 +99,7 @@ class Declared:
             return [(piece.sequential, piece.distributed) for piece in mine]
         self._check_dimensions(shape)
         per_dim = [self._positions(dim, list(shape), rank, world_size) for dim in range(len(shape))]
-        found = [
-            (
-                [[first, first + count] for first, _, count in one],
-                [[place, place + count] for _, place, count in one],
-            )
-            for one in product(*(_runs(positions) for positions in per_dim))
-        ]
+        found = boxes([runs(positions) for positions in per_dim])
         if self.transposed:
             found = [(seq, dist[::-1]) for seq, dist in found]
         held = [len(positions) for positions in per_dim]
@@ -223,18 +215,6 @@ def _ungrouped(
         for block, width in zip(found, widths, strict=True):
             block.extend(positions[at : at + width])
             at += width
-    return found
-
-
-def _runs(positions: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Consecutive positions: (first, first place, how many)."""
-    found: list[tuple[int, int, int]] = []
-    for place, position in enumerate(positions):
-        if found and found[-1][0] + found[-1][2] == position:
-            first, at, count = found[-1]
-            found[-1] = (first, at, count + 1)
-        else:
-            found.append((position, place, 1))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -27,3 +28,27 @@ def _shared(a: Any, b: Any) -> int:
 
 def _volume(box: Any) -> int:
     return prod(hi - lo for lo, hi in box)
+
+
+# ---- positions to boxes
+def runs(positions: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Consecutive positions: (first, first place, how many)."""
+    found: list[tuple[int, int, int]] = []
+    for place, position in enumerate(positions):
+        if found and found[-1][0] + found[-1][2] == position:
+            first, at, count = found[-1]
+            found[-1] = (first, at, count + 1)
+        else:
+            found.append((position, place, 1))
+    return found
+
+
+def boxes(per_dim: Sequence[Sequence[tuple[int, int, int]]]) -> list[Piece]:
+    """The boxes (global, local) that runs per dimension span."""
+    return [
+        (
+            [[first, first + count] for first, _, count in one],
+            [[place, place + count] for _, place, count in one],
+        )
+        for one in product(*per_dim)
+    ]

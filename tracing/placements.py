@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import torch
@@ -11,7 +9,7 @@ import torch.distributed as dist
 
 from gg_datalog.errors import InputError
 from gg_datalog.tracing.megatron import by_attributes
-from gg_datalog.tracing.pieces import Piece, Placed
+from gg_datalog.tracing.pieces import Placed, boxes, runs
 
 
 def placed(tensor: torch.Tensor, name: str) -> Placed:
@@ -83,27 +81,3 @@ def _along_first(placement: Any, held: torch.Tensor, parts: int) -> Any:
 def _shards(placement: Any) -> int | None:
     dim = getattr(placement, "dim", None)
     return None if dim is None or placement.is_replicate() else int(dim)
-
-
-# ---- positions to boxes
-def runs(positions: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Consecutive positions: (first, first place, how many)."""
-    found: list[tuple[int, int, int]] = []
-    for place, position in enumerate(positions):
-        if found and found[-1][0] + found[-1][2] == position:
-            first, at, count = found[-1]
-            found[-1] = (first, at, count + 1)
-        else:
-            found.append((position, place, 1))
-    return found
-
-
-def boxes(per_dim: Sequence[Sequence[tuple[int, int, int]]]) -> list[Piece]:
-    """The boxes (global, local) that runs per dimension span."""
-    return [
-        (
-            [[first, first + count] for first, _, count in one],
-            [[place, place + count] for _, place, count in one],
-        )
-        for one in product(*per_dim)
-    ]

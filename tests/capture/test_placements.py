@@ -19,7 +19,8 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from gg_datalog.errors import InputError
-from gg_datalog.tracing.placements import boxes, placed, runs
+from gg_datalog.tracing.pieces import boxes, runs
+from gg_datalog.tracing.placements import placed
 from gg_datalog.tracing.world import rank_of
 
 
