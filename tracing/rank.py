@@ -59,7 +59,7 @@ def _record(traced: Traced, rank: int, notes: Sequence[str], started: float) -> 
     if traced.open:
         reduce_results(graph, traced)
         notes = [*notes, _added_up(traced)]
-    nodes = rename_placeholders(graph, [f"{_short(one)}" for one in traced.inputs])
+    nodes = rename_placeholders(graph, [_short(one) for one in traced.inputs])
     known = {node: one.document() for node, one in zip(nodes, traced.inputs, strict=True)}
     document = graph_document(traced.module, max(rank, 0), known)
     return RankRecord(

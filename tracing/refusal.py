@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from gg_datalog.errors import InputError
+from gg_datalog.tracing.source import is_library, shown_path
 
 OURS = str(Path(__file__).resolve().parent)
 
@@ -75,8 +76,6 @@ def _told_line(error: BaseException) -> str | None:
 
 
 def _line(frames: Sequence[tuple[str, int, str]]) -> str | None:
-    from gg_datalog.tracing.source import is_library, shown_path
-
     outside = [frame for frame in frames if not is_library(frame[0])]
     if not outside:
         return None
