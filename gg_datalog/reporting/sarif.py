@@ -14,7 +14,7 @@ from gg_datalog.policy import exit_code
 from gg_datalog.report import Finding, Report
 from gg_datalog.reporting.origin import TOOL, Origin, origin
 from gg_datalog.reporting.places import Place, place, uri
-from gg_datalog.reporting.wording import counted, details
+from gg_datalog.reporting.wording import MANY, counted, details
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -139,10 +139,11 @@ def _logical(found: Finding) -> Json:
 
 
 def _names(found: Finding) -> Iterator[tuple[str, str]]:
+    """Modules and nodes to show with a result; its properties have all of the nodes."""
     for name in (found.dist_module, found.module):
         if name:
             yield name, "module"
-    for name in (*found.dist, found.seq):
+    for name in (*found.dist[:MANY], found.seq):
         if name:
             yield name, "variable"
 

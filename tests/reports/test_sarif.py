@@ -91,6 +91,13 @@ def test_a_finding_is_on_the_line_of_the_ranks() -> None:
     assert found["properties"]["ranks"] == [0, 1, 2, 3, 7]
 
 
+def test_nodes_of_many_ranks_are_properties() -> None:
+    nodes = tuple(f"r{rank}.mm" for rank in range(64))
+    found = _only(replace(CAUSE, dist=nodes))
+    assert len(found["locations"][0]["logicalLocations"]) < 20
+    assert found["properties"]["dist"] == list(nodes)
+
+
 def test_the_sequential_line_where_no_rank_has_one() -> None:
     found = _only(Finding("GG101", "error", "m", seq="y", seq_source="a b.py:3"))
     (location,) = found["locations"]
