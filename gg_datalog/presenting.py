@@ -38,14 +38,14 @@ class Asked:
     configured: frozenset[str] = frozenset()
     repairs: bool = True
 
-    def options(self) -> Options:
+    def options(self, result: Path | None = None) -> Options:
         """What is to be done; everything that can be refused before it is done is refused here."""
         if any(target.path == STDOUT for target in self.targets):
             raise click.UsageError(
                 "stdout holds the report of run alone: give --report a file, or use "
                 "`gg-datalog report RESULT --report FORMAT=-` afterwards"
             )
-        check(self.targets)
+        check(self.targets, result)
         policy = Policy(self.severity, self._known(), self.write_baseline)
         partial, operators = tuple(self.partial), tuple(self.operators)
         given = (self.engine, self.timeout, partial, operators, policy, self.configured)
@@ -64,7 +64,7 @@ class Asked:
 
 def run_command(facts: Path, result: Path, asked: Asked) -> int:
     """Runs, presents, and says with which exit code to end."""
-    options = asked.options()
+    options = asked.options(result)
     with progress() as say:
         report = run_facts(facts, result, options, say)
     return present(report, result, asked, options.policy)

@@ -38,14 +38,18 @@ def parsed(text: str) -> Target:
     return Target(form, os.path.expanduser(path))  # no shell does it behind the `=`
 
 
-def check(targets: Sequence[Target]) -> None:
-    """Refuses what could not be written, before any work is done; makes and changes nothing."""
+def check(targets: Sequence[Target], result: Path | None = None) -> None:
+    """Refuses what could not be written, before any work is done; makes and changes nothing.
+    ``result`` is a folder that will be there by then."""
     seen: dict[str, str] = {}
+    folder = None if result is None else Path(os.path.realpath(result))
     for target in targets:
         place = target.path if target.path == STDOUT else os.path.realpath(target.path)
         if place in seen:
             what = f"both {seen[place]} and {target.form} would be written there"
             raise InputError(what, target.path, "give each --report a path of its own")
+        if folder is not None and folder.is_relative_to(place):
+            raise InputError("a folder of this name will be made", target.path, ELSEWHERE)
         seen[place] = target.form
         if target.path != STDOUT:
             with _explained(target.path):

@@ -45,6 +45,7 @@ def test_places_that_cannot_be_written(cli: Cli, facts: dict[str, Path], tmp_pat
     _refused(cli, where, "folder of this name", report=f"json={tmp_path}")
     _refused(cli, where, str(tmp_path / "file"), report=f"json={tmp_path}/file/x.json")
     _refused(cli, where, "cannot be written", report=f"json={tmp_path}/{'x' * 300}")
+    _refused(cli, where, "folder of this name will be made", report=f"json={where.parent}/never")
     assert (tmp_path / "file").read_text() == "kept"
     assert os.listdir(tmp_path) == ["file"]
 
