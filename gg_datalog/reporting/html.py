@@ -75,7 +75,7 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
         tensors = read_tensors(database)
         rows = operators(database, tensors)
         covered = coverage(database)
-        pictures = _pictures(report, database, tensors)
+        pictures, shared = _pictures(report, database, tensors)
     return {
         "report": report,
         "headline": HEADLINE[report.verdict],
@@ -88,6 +88,7 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
         "levels": _levels(report),
         "case": _case(manifest),
         "pictures": pictures,
+        "shared": shared,
         "operators": rows,
         "coverage": covered,
         "explained": explanations(report, result),
@@ -116,18 +117,24 @@ def _levels(report: Report) -> dict[str, int]:
     return {level: sum(f.level == level for f in report.findings) for level in levels}
 
 
-def _pictures(report: Report, database: Any, tensors: Tensors) -> dict[int, Picture]:
-    """The neighbourhoods of the first findings that have one and that differ."""
+def _pictures(
+    report: Report, database: Any, tensors: Tensors
+) -> tuple[dict[int, Picture], dict[int, int]]:
+    """The neighbourhoods of the first findings that have one, and findings that share another's."""
     from gg_datalog.reporting.html_graph import picture, read_breaks
 
     breaks = read_breaks(database, tensors)
     found: dict[int, Picture] = {}
+    shared: dict[int, int] = {}
     for index, finding in enumerate(report.findings):
         if len(found) < MOST_PICTURES and _broken(finding):
             drawn = picture(finding, tensors, breaks)
-            if drawn is not None and drawn not in found.values():
+            same = next((i for i, other in found.items() if drawn == other), None)
+            if same is not None:
+                shared[index] = same
+            elif drawn is not None:
                 found[index] = drawn
-    return found
+    return found, shared
 
 
 def _broken(finding: Finding) -> bool:

@@ -172,6 +172,37 @@ def test_a_phone_needs_no_scrolling_sideways(name: str, pages: Pages, opened: Op
         assert page.locator("#rows thead").is_hidden() and names(page)
 
 
+def test_a_tap_lists_an_operator(pages: Pages, opened: Open) -> None:
+    with opened(pages("broken"), viewport=PHONE, has_touch=True, is_mobile=True) as page:
+        page.locator('.node[data-side="1"][data-node="mm"]').tap()
+        assert "holds a part of a reduction of addmm_1" in page.inner_text(".told")
+        page.locator(".told button").tap()
+        page.wait_for_function("() => document.activeElement.id === 'search'")
+        assert names(page)[0] == "mm"
+
+
+def test_more_rows_on_demand(pages: Pages, opened: Open) -> None:
+    with opened(pages("broken"), viewport=PHONE) as page:
+        listed = len(names(page))
+        assert listed < count(page)
+        page.locator("#more").focus()
+        page.keyboard.press("Enter")
+        assert len(names(page)) == 2 * listed
+        assert page.evaluate("() => document.activeElement.rowIndex") == listed + 1
+
+
+def test_the_page_is_read_without_scripts_and_on_paper(pages: Pages, opened: Open) -> None:
+    with opened(pages("broken"), java_script_enabled=False) as page:
+        assert page.locator(".node.broken").count() == 2
+        assert "needs JavaScript" in page.inner_text("#count")
+        page.emulate_media(media="print")
+        assert (
+            page.locator(".finding").is_visible()
+            and page.locator(".node.broken").first.is_visible()
+        )
+        assert not page.locator("nav").is_visible() and not page.locator(".filters").is_visible()
+
+
 def test_the_dark_is_dark(pages: Pages, opened: Open) -> None:
     grounds = []
     for scheme in ("light", "dark"):

@@ -168,7 +168,10 @@
     });
     svg.classList.add("lighting");
     show(svg);
-    svg.closest("figure").querySelector(".told").textContent = node.getAttribute("aria-label");
+    const told = svg.closest("figure").querySelector(".told");
+    told.firstElementChild.textContent = node.getAttribute("aria-label");
+    told.lastElementChild.hidden = false;
+    told.lastElementChild.onclick = () => list(node);
   }
 
   function dark(svg) {
