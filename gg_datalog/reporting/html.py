@@ -15,7 +15,7 @@ from gg_datalog.errors import InputError
 from gg_datalog.report import Finding, Report
 from gg_datalog.reporting.places import place
 from gg_datalog.reporting.printable import printable
-from gg_datalog.reporting.wording import modules, numbers
+from gg_datalog.reporting.wording import modules, numbers, repair
 from gg_datalog.results import AGAIN, open_result, read_result
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
         "place": place,
         "numbers": numbers,
         "modules": modules,
+        "repair": repair,
         "version": __version__,
         "seconds": sum(report.stats["seconds"].values()),
     }

@@ -65,8 +65,8 @@ def test_everything_of_a_finding_is_shown(facts: dict[str, Path]) -> None:
     told = _told(render("html", BROKEN, _result(facts)))
     for text in (
         CAUSE.code, CAUSE.title, CAUSE.trigger, CAUSE.effect, CAUSE.expected, CAUSE.found,
-        CAUSE.fingerprint, "put an all-reduce after r0.mm", "tried", "ranks 0-3, 7", "layers.0.proj",
-        "models/block.py:69", "x = x + self.proj(context)", "Then rebuilt: add_1",
+        CAUSE.fingerprint, "Repair: put an all-reduce after r0.mm", "ranks 0-3, 7", "layers.0.proj",
+        "models/block.py:69", "x = x + self.proj(context)",
     ):  # fmt: skip
         assert text and text.replace("`", "").lower() in told.lower()
 
