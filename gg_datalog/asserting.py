@@ -83,7 +83,7 @@ def assert_refines(
         GGError: the case cannot be used, or the rules could not be run.
     """
     __tracebackhide__ = True
-    from gg_datalog.baseline import load_baseline
+    from gg_datalog.baseline_file import load_baseline
     from gg_datalog.policy import Policy
     from gg_datalog.running import Options
 
@@ -128,7 +128,8 @@ def _text(result: Result, kept: Path | None, notes: Sequence[str]) -> str:
 
     lines = [failure(result.report), *(f"note: {text}" for text in notes)]
     if kept is not None:
-        lines += ["", f"kept in {kept}"]
+        page = kept / "report.html"
+        lines += ["", f"kept in {page if page.is_file() else kept}"]
         if (kept / "result").is_dir():
             lines.append(f"  gg-datalog query {kept / 'result'} unmapped_outputs")
     return "\n".join(lines)

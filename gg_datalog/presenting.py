@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from gg_datalog.baseline import Baseline, check_place, load_baseline, save_baseline
+from gg_datalog.baseline import Baseline
+from gg_datalog.baseline_file import check_place, load_baseline, save_baseline
 from gg_datalog.capturing import captured_case
 from gg_datalog.folders import emptied_folder
 from gg_datalog.policy import Policy, exit_code

@@ -115,7 +115,7 @@ def _configuration(config: pytest.Config) -> Configuration:
 
 
 def _options(configuration: Configuration, given: dict[str, Any]) -> Options:
-    from gg_datalog.baseline import load_baseline
+    from gg_datalog.baseline_file import load_baseline
     from gg_datalog.policy import Policy
     from gg_datalog.running import Options
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gg_datalog.baseline import load_baseline
+from gg_datalog.baseline_file import load_baseline
 from gg_datalog.cases import extracted
 from gg_datalog.extract import case_files
 from gg_datalog.policy import Policy

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gg_datalog.baseline import Baseline, Entry, load_baseline, save_baseline
+from gg_datalog.baseline import Baseline, Entry
+from gg_datalog.baseline_file import load_baseline, save_baseline
 from gg_datalog.errors import InputError
 from gg_datalog.findings import Kind
 from gg_datalog.policy import Policy, exit_code

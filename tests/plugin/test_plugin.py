@@ -56,7 +56,7 @@ def test_verdicts(pytester: pytest.Pytester) -> None:
             "E*GG108 error: `r0.mm`, `r1.mm` hold only parts of `addmm_1`*",
             "E*sequential: examples/tp_block/model.py:69 in forward: x = x + self.proj(context)",
             "E*ranks: examples/tp_block/model.py:87 in forward: y = F.linear(x, self.weight)",
-            "E*kept in *kept*test_wrong",
+            "E*kept in *kept*test_wrong*report.html",
             "FAILED test_model.py::test_wrong - gg_datalog.NotRefined: does not refine: 1*",
         ]
     )
