@@ -90,7 +90,7 @@ def _checked(path: Path, table: Any) -> Configuration:
     values = {}
     for key, value in table.items():
         if key not in KEYS:
-            raise InputError(f"unknown key `{key}`", where, closest(key, KEYS, "keys"))
+            raise InputError(f"unknown key `{key}`", where, _meant(key, path))
         try:
             values[key] = KEYS[key](value, path.absolute().parent)
         except ValueError as error:
@@ -99,8 +99,10 @@ def _checked(path: Path, table: Any) -> Configuration:
     return Configuration(path, values)
 
 
-def closest(word: str, known: Mapping[str, Any], what: str) -> str:
-    """What may have been meant by a word that is not known."""
-    close = get_close_matches(word, known, n=1)
-    listed = f"known {what}: {', '.join(known)}"
+def _meant(key: str, path: Path) -> str:
+    """What may have been meant by a key that is not known."""
+    if key == "tool" and path.name != SHARED:
+        return f"only {SHARED} needs the header [{TABLE}]: leave it out here"
+    close = get_close_matches(key, KEYS, n=1)
+    listed = f"known keys: {', '.join(KEYS)}"
     return f"did you mean `{close[0]}`? {listed}" if close else listed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from gg_datalog import __version__
 from gg_datalog.errors import GGError
@@ -23,8 +24,18 @@ def findings() -> tuple[list[str], bool]:
     for name, found in packages.items():
         optional = "" if name in NEEDED else " (optional: for `replay` and capturing graphs)"
         lines.append(f"{name}: {found or 'not installed' + optional}")
+    lines.append(f"configuration: {_configuration()}")
     usable = all(packages[name] for name in NEEDED)
     return lines, usable
+
+
+def _configuration() -> str:
+    from gg_datalog.configuration import found
+
+    try:
+        return str(found(Path.cwd()).path or "none")
+    except GGError as error:
+        return f"not usable: {' '.join(str(error).split())}"
 
 
 def _package(name: str) -> str | None:

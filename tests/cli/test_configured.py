@@ -69,6 +69,15 @@ def test_a_mistake_stops_every_command(cli: Cli, good: Path, here: Path, command
     assert not (here / "facts").exists()
 
 
+def test_the_doctor_says_which_file(cli: Cli, here: Path) -> None:
+    assert "configuration: none" in cli("doctor").out
+    (here / "gg-datalog.toml").write_text("")
+    assert f"configuration: {here / 'gg-datalog.toml'}" in cli("doctor").out
+    (here / "gg-datalog.toml").write_text("engin = 1")
+    found = cli("doctor")
+    assert found.status == 0 and "not usable: " in found.out and "`engin`" in found.out
+
+
 def test_severity(cli: Cli, swapped: Path, here: Path) -> None:
     assert cli("extract", swapped, "-o", "facts").status == 0
     plain = cli("run", "facts", "--format", "json")

@@ -106,6 +106,12 @@ def test_mistakes(tmp_path: Path, text: str) -> None:
         assert said.startswith(str(path)) and "\n  " in said + "\n  "
 
 
+def test_the_header_in_a_file_of_its_own(tmp_path: Path) -> None:
+    path = _write(tmp_path / "gg-datalog.toml", "[tool.gg-datalog]\ntimeout = 1\n")
+    with pytest.raises(InputError, match="leave it out here"):
+        load(path)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [("[tool]\ngg-datalog = 1", "this is no table"), ("[tool.other]", "there is no table")],
