@@ -16,10 +16,7 @@ LEVELS = ("error", "warning", "note", "off")
 REPLAYED = (Kind.CONTRADICTED.value.code, Kind.NOT_SHOWN.value.code)
 # Findings that are worth knowing beside a verdict. Any other code, new ones too, gives a reason
 # why an output is not rebuilt: it cannot be turned off.
-BESIDE = tuple(
-    kind.value.code
-    for kind in (Kind.EXTRACTION, Kind.UNINTERPRETED, Kind.NOTHING_KNOWN, Kind.OUT_OF_ORDER)
-)
+BESIDE = tuple(kind.value.code for kind in Kind if kind.value.code.startswith("GG13"))
 
 # A check takes a value and the folder of the file; ValueError says what is wrong, and what to do.
 Check = Callable[[Any, Path], Any]

@@ -11,6 +11,7 @@ import pytest
 
 from gg_datalog.baseline import Baseline, Entry
 from gg_datalog.baseline_file import load_baseline, save_baseline
+from gg_datalog.configured import BESIDE, REPLAYED
 from gg_datalog.errors import InputError
 from gg_datalog.findings import Kind
 from gg_datalog.policy import Policy, exit_code
@@ -83,6 +84,14 @@ def test_inconclusive_is_accepted_alike() -> None:
     report = _report(_finding("GG120"), verdict="inconclusive", y="inconclusive")
     assert _accepted(Baseline((replace(AA, code="GG120"),)), report) == 0
     assert _accepted(Baseline((AA,)), report) == 3
+
+
+def test_which_codes_are_beside_the_verdict() -> None:
+    """Were one of them an error, or one of the others only a note, this would be wrong."""
+    levels = {kind.value.code: kind.value.level for kind in Kind}
+    assert BESIDE and all(levels[code] != "error" for code in BESIDE)
+    others = [code for code in levels if code not in (*BESIDE, *REPLAYED)]
+    assert all(levels[code] != "note" for code in others)
 
 
 def test_counts() -> None:

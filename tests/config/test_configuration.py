@@ -83,7 +83,7 @@ MISTAKES = {
     'report = ["sarfi=x"]': ("`report`: no such format: 'sarfi'", ""),
     'report = ["json=-"]': ("`report`: stdout holds", ""),
     "severity = 1": ("`severity`: 1 is no table", ""),
-    'severity = { GG109 = "note" }': ("unknown code `GG109`", "codes: GG101, GG102"),
+    'severity = { GG199 = "note" }': ("unknown code `GG199`", "codes: GG101, GG102"),
     'severity = { GG133 = "errors" }': ("'errors', for GG133, is none of", "did you mean `error`?"),
     "severity = { GG133 = true }": ("True, for GG133, is none of", ""),
     'severity = { GG108 = "off" }': ("GG108 says why an output is not shown", "baseline"),
