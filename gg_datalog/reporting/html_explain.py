@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from gg_datalog.errors import InputError
 from gg_datalog.report import Finding, Report
 from gg_datalog.reporting.html_tensors import ranked
+from gg_datalog.reporting.printable import printable
 
 DEPTH = 6
 MOST_FINDINGS, MOST_OUTPUTS = 12, 24
@@ -24,6 +26,7 @@ class Tree:
     """The explanations of one tensor."""
 
     title: str
+    side: str
     mapped: bool
     nodes: list[dict[str, Any]]
 
@@ -38,31 +41,29 @@ class Explanations:
 
 def explanations(report: Report, result: Path) -> Explanations:
     """Trees for the first findings and outputs."""
-    explain = _explainer()
+    explain = _explainer(result)
     if explain is None:
         return Explanations({}, {})
+    tree = cache(partial(_tree, explain))
     findings = {
-        index: [
-            tree
-            for name, rank in _told(found)
-            if (tree := _tree(explain, result, name, rank)) is not None
-        ]
-        for index, found in enumerate(report.findings[:MOST_FINDINGS])
+        index: [found for name, rank in _told(finding) if (found := tree(name, rank)) is not None]
+        for index, finding in enumerate(report.findings[:MOST_FINDINGS])
     }
     outputs = {
-        row.seq: tree
+        row.seq: found
         for row in report.outputs[:MOST_OUTPUTS]
-        if (tree := _tree(explain, result, row.seq, None)) is not None
+        if (found := tree(row.seq, None)) is not None
     }
     return Explanations(findings, outputs)
 
 
-def _explainer() -> Explain | None:
+def _explainer(result: Path) -> Explain | None:
+    """What explains the tensors of a result."""
     try:
-        found: Explain = import_module("gg_datalog.explaining").explain
+        explain = import_module("gg_datalog.explaining").explain
     except ImportError:
         return None
-    return found
+    return partial(explain, result, depth=DEPTH)
 
 
 def _told(found: Finding) -> Iterable[tuple[str, int | None]]:
@@ -75,16 +76,16 @@ def _told(found: Finding) -> Iterable[tuple[str, int | None]]:
             yield node, rank
 
 
-def _tree(explain: Explain, result: Path, tensor: str, rank: int | None) -> Tree | None:
+def _tree(explain: Explain, tensor: str, rank: int | None) -> Tree | None:
     """None where there is nothing to say."""
     try:
-        document = explain(result, tensor, rank, DEPTH).document()
+        document = printable(explain(tensor, rank).document())
     except InputError:
         return None
     room = [MOST_NODES]
     nodes, _ = _pruned(document["explanations"], room)
     name = tensor if rank is None else f"r{rank}.{tensor}"
-    return Tree(name, bool(document["mapped"]), nodes) if nodes else None
+    return Tree(name, document["side"], document["mapped"], nodes) if nodes else None
 
 
 def _pruned(

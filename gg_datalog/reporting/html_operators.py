@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,9 @@ def operators(database: duckdb.DuckDBPyConnection, tensors: Tensors) -> dict[str
     other side and how they relate) are lists that rows refer to; ``left_out`` counts rows.
     """
     merged: dict[tuple[Any, ...], list[int]] = {}
+    shown = cache(visible)  # the same few texts on every rank
     for side, rank, *row in database.sql(_NODES).fetchall():
-        about = [visible(text) for text in row]
+        about = [shown(text) for text in row]
         group = tensors.of_node.get((side, rank, about[0]), -1)
         merged.setdefault((side, *about, group), []).append(rank)
     texts, rank_sets = Texts(), Texts()

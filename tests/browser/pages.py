@@ -45,7 +45,7 @@ class Pages:
     def _explained(self) -> Path:
         """The broken case, each tensor with a tree of explanations."""
         page = self.folder / "explained.html"
-        with patch("gg_datalog.reporting.html_explain._explainer", lambda: explained):
+        with patch("gg_datalog.reporting.html_explain._explainer", lambda result: explained):
             _done("report", self.result("broken"), "--report", f"html={page}")
         return page
 
@@ -104,7 +104,7 @@ def _renamed(value: Any, keys: tuple[str, ...] = ("name", "node")) -> Any:
 class explained:
     """Stands for ``gg_datalog.explaining.explain``: a tree of three levels for every tensor."""
 
-    def __init__(self, result: Path, tensor: str, rank: int | None, depth: int | None) -> None:
+    def __init__(self, tensor: str, rank: int | None) -> None:
         self.tensor, self.rank = tensor, rank
 
     def document(self) -> Tree:
