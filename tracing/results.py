@@ -75,17 +75,16 @@ class _Pairing:
         self.theirs = _by_our_names(ranks, related, self.holders)
         self.graphs = {record.rank: record.graph for record in ranks}
         self.ours = dict(sequential.outputs)
-        self.kept = dict(self._kept(sequential))
-        self.ours |= {name: one.node for name, one in self.kept.items()}
+        self.ours |= dict(self._kept(sequential))
 
-    def _kept(self, sequential: RankRecord) -> Iterator[tuple[str, InputRecord]]:
+    def _kept(self, sequential: RankRecord) -> Iterator[tuple[str, str]]:
         """State that ranks alone update: sequentially what was put in is what is there in the
         end. What the sequential program does not read (room for what is received) is nobody's."""
         read = set(_operands(sequential.graph))
         for name, one in self.updates.items():
             state = one.kind != "input" and one.node in read
             if state and name not in self.ours and self.returned(name):
-                yield name, one
+                yield name, one.node
 
     @cached_property
     def read(self) -> dict[int, set[str]]:
@@ -145,16 +144,13 @@ class _Pairing:
                 )
 
     def stale(self, unchanged: Mapping[int, Sequence[InputRecord]]) -> Iterator[str]:
-        """State that stays as it was in one program, and not in another."""
+        """State that stays as it was on some ranks alone."""
         kept: dict[tuple[str, ...], list[str]] = {}
         for rank, ones in sorted(unchanged.items()):
             kept.setdefault(tuple(one.name for one in ones), []).append(str(rank))
         for names, ranks in kept.items():
             where = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks)}"
             yield f"not updated on {where}, though elsewhere: {listed(names)}"
-        if self.kept:
-            names = tuple(one.name for one in self.kept.values())
-            yield f"not updated in the sequential program, though on ranks: {listed(names)}"
 
     def left_out(self) -> Iterator[str]:
         """What of the ranks' state nothing is asked."""

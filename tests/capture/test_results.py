@@ -184,6 +184,26 @@ def test_a_buffer_that_is_updated_on_some_ranks(mode: Any, ranks: Any, refines: 
     assert verify(captured(counted(ranks), mode)).refines == refines
 
 
+def told(net: Any) -> None:
+    """Rank 0 tells the others what they have already."""
+    if net.world > 1:
+        for parameter in net.parameters():
+            dist.broadcast(parameter.data, 0)
+
+
+def scaled(net: Any) -> None:
+    """Makes a weight smaller, on ranks alone."""
+    if net.world > 1:
+        net.a.weight.data.mul_(0.5)
+
+
+def test_parameters_that_only_ranks_write_into() -> None:
+    pair = captured(backward=True, step=told)
+    assert len(returned(pair, "updated_a.weight")) == 2
+    assert unmapped(pair) == set() and warnings(pair) == []
+    assert unmapped(captured(backward=True, step=scaled)) == {"updated_a.weight"}
+
+
 def in_scratch(net: Any, x: Tensor) -> Tensor:
     """Ranks have room for what they receive, sequentially it lies idle."""
     y = net.a(x)
