@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch", reason="capture traces programs with torch")
 
-from gg_datalog import Pair, Result, capture, verify
+from gg_datalog import capture, verify
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "dtensor_llama" / "model.py"
+from .programs import example, unmapped
+
 RIGHT = {
     "tensor": (2, {"sequence_parallel": False}),
     "tensor, logits gathered": (2, {"sequence_parallel": False, "gather_logits": True}),
@@ -37,18 +35,7 @@ WRONG: dict[str, tuple[int, dict[str, Any], str, bool]] = {
 @pytest.fixture(scope="module")
 def model() -> Any:
     """The module that builds the programs."""
-    spec = spec_from_file_location("dtensor_llama_model", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def unmapped(pair: Pair, result: Result) -> set[str]:
-    """What is not rebuilt, by the names that capture gives to outputs."""
-    names = {row["seq"]: row["name"] for row in pair.documents.outputs}
-    return {names[row.seq] for row in result.outputs if row.status != "mapped"}
+    return example("dtensor_llama")
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -67,14 +54,14 @@ def test_a_mistake_is_found(bug: str, model: Any) -> None:
     result = verify(pair)
     assert result.verdict == "does-not-refine", str(result)
     assert code in {finding.code for finding in result.findings}, str(result)
-    wrong = {name.partition("_")[0] for name in unmapped(pair, result)}
+    wrong = {name.partition("_")[0] for name in unmapped(result)}
     assert ("output" not in wrong) == right, str(result)
 
 
 def test_only_the_gradient_of_the_head_is_not_summed(model: Any) -> None:
     variant = {"data": 2, **WHOLE_TENSORS, "bug": "data-gradient-not-reduced"}
     pair = capture(**model.llama(**variant), world_size=4)
-    assert unmapped(pair, verify(pair)) == {"grad_head.weight"}
+    assert unmapped(verify(pair)) == {"grad_head.weight"}
 
 
 def test_every_mistake_is_tried(model: Any) -> None:

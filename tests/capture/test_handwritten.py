@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 pytest.importorskip("torch", reason="capture traces programs with torch")
 
 from gg_datalog import capture, verify
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "handwritten"
-PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+from .programs import EXAMPLES, example
+
+FOLDER = EXAMPLES / "handwritten"
+PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.py"))
 MARK = "# planted"
-
-
-def loaded(name: str) -> Any:
-    """The module of one example."""
-    spec = spec_from_file_location(f"handwritten_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def planted_line(name: str) -> str:
     """`file:line` of the mistake, as sources are written."""
-    text = (EXAMPLES / f"{name}.py").read_text().splitlines()
+    text = (FOLDER / f"{name}.py").read_text().splitlines()
     (line,) = (number for number, row in enumerate(text, 1) if MARK in row)
     return f"{name}.py:{line} "
 
@@ -42,14 +29,14 @@ def test_every_example_has_one_mistake() -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_right_program_refines(name: str) -> None:
-    result = verify(capture(**loaded(name).arguments()))
+    result = verify(capture(**example("handwritten", name).arguments()))
     assert result.refines, str(result)
     assert all(row.status == "mapped" for row in result.outputs)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_mistake_is_found_where_it_is(name: str) -> None:
-    result = verify(capture(**loaded(name).arguments(bug=True)))
+    result = verify(capture(**example("handwritten", name).arguments(bug=True)))
     assert result.verdict == "does-not-refine", str(result)
     first = result.findings[0]
     assert first.level == "error"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,30 +13,21 @@ pytest.importorskip(
     "megatron.core", reason="Megatron-Core is not installed: pip install megatron-core einops"
 )
 
-from gg_datalog import Pair, Result, capture, verify
+from gg_datalog import capture, verify
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "megatron_gpt" / "model.py"
+from .programs import example, unmapped
+
 SEQUENCE_PARALLEL = ("layernorm.weight", "layernorm.bias", "linear_proj.bias", "linear_fc2.bias")
 
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Any]:
     """The module that builds the programs, with what stands in for CUDA."""
-    spec = spec_from_file_location("megatron_gpt_model", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        spec.loader.exec_module(module)
+        module = example("megatron_gpt")
         with module.stand_ins():
             yield module
-
-
-def unmapped(pair: Pair, result: Result) -> set[str]:
-    """What is not rebuilt, by the names that capture gives to outputs."""
-    names = {row["seq"]: row["name"] for row in pair.documents.outputs}
-    return {names[row.seq] for row in result.outputs if row.status != "mapped"}
 
 
 def test_cross_entropy_over_a_split_vocabulary_refines(model: Any) -> None:
@@ -56,7 +44,7 @@ def test_gpt_refines(variant: dict[str, Any], model: Any) -> None:
     pair = capture(**model.gpt(**variant))
     result = verify(pair)
     assert result.refines, str(result)
-    assert unmapped(pair, result) == set()
+    assert unmapped(result) == set()
     parameters = sum(one.kind == "parameter" for one in pair.records[0].inputs)
     assert len(result.outputs) == 1 + parameters
 
@@ -73,6 +61,6 @@ def test_without_its_last_step_gradients_of_a_cut_sequence_are_parts(model: Any)
     pair = capture(**arguments)
     result = verify(pair)
     assert result.verdict == "does-not-refine"
-    lost = unmapped(pair, result)
+    lost = unmapped(result)
     names = {name for name, _ in pair.records[0].outputs}
     assert lost == {name for name in names if name.endswith(SEQUENCE_PARALLEL)}

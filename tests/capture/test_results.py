@@ -17,6 +17,8 @@ from torch import nn
 from gg_datalog import Pair, capture, verify
 from gg_datalog.errors import InputError
 
+from .programs import unmapped
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*_tensor. is deprecated:FutureWarning"),
     pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered:UserWarning"),
@@ -52,12 +54,6 @@ def captured(run: Any = plain, mode: Any = "eager", world_size: int = 2, **more:
     )  # fmt: skip
 
 
-def unmapped(pair: Pair) -> set[str]:
-    """Outputs that are not rebuilt, by their names."""
-    names = {row["seq"]: row["name"] for row in pair.documents.outputs or []}
-    return {names[row.seq] for row in verify(pair).outputs if row.status != "mapped"}
-
-
 def returned(pair: Pair, name: str) -> dict[str, str]:
     """What the ranks return for a result."""
     (row,) = (row for row in pair.documents.outputs or [] if row["name"] == name)
@@ -80,7 +76,7 @@ def test_a_gradient_that_no_rank_computes(mode: Any) -> None:
     pair = captured(detached, mode, backward=True)
     assert returned(pair, "grad_a.weight") == {}
     result = verify(pair)
-    assert not result.refines and unmapped(pair) == {"grad_a.weight"}
+    assert not result.refines and unmapped(result) == {"grad_a.weight"}
     first, *others = result.findings
     assert first.code == "GG101" and "in detached" in (first.seq_source or "")
     assert any(f.code == "GG130" and "(`grad_a.weight`)" in f.message for f in others)
@@ -138,14 +134,14 @@ def test_gradients_and_updates_that_are_shared_among_the_ranks() -> None:
     pair = captured(backward=True, step=shared_descent)
     assert len(returned(pair, "grad_a.weight")) == len(returned(pair, "grad_b.weight")) == 1
     assert len(returned(pair, "updated_a.weight")) == 2
-    assert unmapped(pair) == set() and warnings(pair) == []
+    assert unmapped(verify(pair)) == set() and warnings(pair) == []
 
 
 # ---- state
 def test_a_stale_replica() -> None:
     pair = captured(backward=True, step=lambda net: descend(net, *(["a.weight"] * net.rank)))
     assert returned(pair, "updated_a.weight")["1"] == "a_weight"
-    assert unmapped(pair) == {"updated_a.weight"}
+    assert unmapped(verify(pair)) == {"updated_a.weight"}
     assert warnings(pair) == ["not updated on rank 1, though elsewhere: `a.weight`"]
 
 
@@ -154,7 +150,7 @@ def test_a_stale_replica_of_which_not_all_ranks_are_captured() -> None:
         backward=True, world_size=3, ranks=[0, 1],
         step=lambda net: descend(net, *(["a.weight"] * net.rank)),
     )  # fmt: skip
-    assert unmapped(pair) == {"updated_a.weight"}
+    assert unmapped(verify(pair)) == {"updated_a.weight"}
 
 
 def test_what_ranks_that_are_not_captured_may_return() -> None:
@@ -200,8 +196,8 @@ def scaled(net: Any) -> None:
 def test_parameters_that_only_ranks_write_into() -> None:
     pair = captured(backward=True, step=told)
     assert len(returned(pair, "updated_a.weight")) == 2
-    assert unmapped(pair) == set() and warnings(pair) == []
-    assert unmapped(captured(backward=True, step=scaled)) == {"updated_a.weight"}
+    assert unmapped(verify(pair)) == set() and warnings(pair) == []
+    assert unmapped(verify(captured(backward=True, step=scaled))) == {"updated_a.weight"}
 
 
 def in_scratch(net: Any, x: Tensor) -> Tensor:
@@ -233,7 +229,7 @@ def test_a_second_copy_on_a_rank() -> None:
         "its gradient, is not checked"
         for rank in (0, 1)
     ]
-    assert unmapped(pair) == {"grad_a.weight"}
+    assert unmapped(verify(pair)) == {"grad_a.weight"}
 
 
 def staged(net: Any, x: Tensor) -> Any:
@@ -260,13 +256,13 @@ def test_parameters_of_another_stage_are_nobodys_business() -> None:
     pair = captured(staged, step=decayed)
     assert returned(pair, "updated_a.weight").keys() == {"0"}
     assert returned(pair, "updated_b.weight").keys() == {"1"}
-    assert unmapped(pair) == set() and warnings(pair) == []
+    assert unmapped(verify(pair)) == set() and warnings(pair) == []
     assert any("neither reads nor updates" in a.text for a in verify(pair).assumptions)
 
 
 def test_a_parameter_that_no_stage_updates() -> None:
     pair = captured(staged, step=lambda net: decayed(net) if net.world == 1 or net.rank else None)
-    assert unmapped(pair) == {"updated_a.weight"}
+    assert unmapped(verify(pair)) == {"updated_a.weight"}
 
 
 class Counter(nn.Module):
@@ -306,7 +302,7 @@ def test_state_of_another_name_that_is_declared(step: int) -> None:
     declared = {"name": "theirs", "sequential": "ours", "placement": "replicate"}
     pair = renamed(step, relations={"relation": [declared]})
     assert len(returned(pair, "updated_ours")) == 2
-    assert unmapped(pair) == (set() if step == 1 else {"updated_ours"})
+    assert unmapped(verify(pair)) == (set() if step == 1 else {"updated_ours"})
 
 
 # ---- arguments and outputs
@@ -337,7 +333,7 @@ def two_outputs(net: Any, x: Tensor) -> Any:
 
 def test_an_output_that_no_rank_returns() -> None:
     pair = captured(two_outputs)
-    assert returned(pair, "output_z") == {} and unmapped(pair) == {"output_z"}
+    assert returned(pair, "output_z") == {} and unmapped(verify(pair)) == {"output_z"}
 
 
 def test_programs_that_return_nothing_in_common() -> None:

@@ -19,6 +19,8 @@ from torch import nn
 from gg_datalog import Pair, capture, verify
 from gg_datalog.errors import InputError
 
+from .programs import unmapped
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*_tensor. is deprecated:FutureWarning"),
     pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered:UserWarning"),
@@ -523,17 +525,11 @@ def trained(mode: Any, hook: bool = False, **more: Any) -> Pair:
     )  # fmt: skip
 
 
-def unmapped(pair: Pair) -> set[str]:
-    """Outputs that are not rebuilt, by their names."""
-    names = {row["seq"]: row["name"] for row in pair.documents.outputs or []}
-    return {names[row.seq] for row in verify(pair).outputs if row.status != "mapped"}
-
-
 def test_the_backward_of_eager_code() -> None:
     """An all-reduce in place is the identity backwards."""
     pair = trained("eager")
     assert len(collectives(pair)) == 1
-    assert unmapped(pair) == {"grad_norm"}
+    assert unmapped(verify(pair)) == {"grad_norm"}
 
 
 def test_the_backward_of_compiled_code() -> None:
@@ -544,7 +540,7 @@ def test_the_backward_of_compiled_code() -> None:
 def test_a_hook_is_captured_by_the_eager_route() -> None:
     pair = trained("eager", hook=True)
     assert len(collectives(pair)) == 2
-    assert unmapped(pair) == set()
+    assert unmapped(verify(pair)) == set()
 
 
 def test_a_hook_is_an_assumption_of_the_dynamo_route() -> None:
@@ -560,7 +556,7 @@ def test_a_hook_is_an_assumption_of_the_dynamo_route() -> None:
 def test_a_step_is_captured() -> None:
     pair = trained("eager", step=reduce_norm)
     assert len(collectives(pair)) == 2
-    assert unmapped(pair) == set()
+    assert unmapped(verify(pair)) == set()
     assert collectives(trained("eager", step=reduce_norm, sequential_step=lambda m: None))
 
 
@@ -596,14 +592,14 @@ def test_parameters_that_a_step_changes_are_results(step: Any) -> None:
     assert sorted(n for n in names if n.startswith("updated")) == [
         "updated_down.weight", "updated_norm", "updated_up.weight",
     ]  # fmt: skip
-    assert unmapped(pair) == set()
+    assert unmapped(verify(pair)) == set()
     forgotten = trained("eager", step=step, sequential_step=None) if step is descend else pair
     assert len(forgotten.documents.outputs or []) == 7
 
 
 def test_a_step_that_is_forgotten_on_the_ranks() -> None:
     pair = trained("eager", step=lambda m: descend(m) if m.world == 1 else reduce_norm(m))
-    assert unmapped(pair) == {"updated_norm", "updated_up.weight", "updated_down.weight"}
+    assert unmapped(verify(pair)) == {"updated_norm", "updated_up.weight", "updated_down.weight"}
     assert pair.documents.about["warnings"] == [
         "not updated on ranks 0, 1, though elsewhere: `norm`, `up.weight`, `down.weight`"
     ]
@@ -642,7 +638,7 @@ def test_a_forward_that_calls_backward() -> None:
     assert {row["name"] for row in pair.documents.outputs or []} == {
         "output", "grad_layer.weight", "grad_layer.bias",
     }  # fmt: skip
-    assert unmapped(pair) == set()
+    assert unmapped(verify(pair)) == set()
 
 
 def tokens_of_two_halves() -> tuple[Tensor, ...]:
@@ -712,7 +708,7 @@ def test_what_a_module_holds(mode: Any, backward: bool) -> None:
     names = [node["name"] for node in nodes(pair)]
     assert len(set(names)) == len(names)
     assert {row["name"] for row in pair.documents.outputs or []} >= {"updated_seen"}
-    assert unmapped(pair) == set()
+    assert unmapped(verify(pair)) == set()
 
 
 class Difference(nn.Module):
@@ -785,7 +781,7 @@ def test_tied_weights_are_one_input(mode: Any) -> None:
     assert [r["name"] for r in pair.documents.outputs or [] if "grad" in r["name"]] == [
         "grad_table.weight"
     ]
-    assert unmapped(pair) == set()
+    assert unmapped(verify(pair)) == set()
 
 
 class Counts(nn.Module):
@@ -812,7 +808,7 @@ def test_buffers_that_change_are_results() -> None:
     )
     names = {row["name"] for row in pair.documents.outputs or []}
     assert names == {"output", "updated_mean", "updated_steps"}
-    assert unmapped(pair) == set()
+    assert unmapped(verify(pair)) == set()
 
 
 HALF = torch.tensor(0.5)

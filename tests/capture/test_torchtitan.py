@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +10,10 @@ pytest.importorskip("torch", reason="capture traces programs with torch")
 pytest.importorskip("torchtitan", reason="TorchTitan is not installed: pip install torchtitan")
 pytest.importorskip("triton", reason="TorchTitan imports triton: pip install --no-deps triton")
 
-from gg_datalog import Pair, Result, capture, verify
+from gg_datalog import capture, verify
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "torchtitan_llama" / "model.py"
+from .programs import example, unmapped
+
 RIGHT: dict[str, tuple[int, dict[str, Any]]] = {
     "tensor": (2, {"sequence_parallel": False}),
     "tensor and sequence": (2, {}),
@@ -29,18 +27,7 @@ WRONG = {"data-gradient-not-reduced": "GG104", "labels-of-one-replica": "GG103"}
 @pytest.fixture(scope="module")
 def model() -> Any:
     """The module that builds the programs."""
-    spec = spec_from_file_location("torchtitan_llama_model", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def unmapped(pair: Pair, result: Result) -> set[str]:
-    """What is not rebuilt, by the names that capture gives to outputs."""
-    names = {row["seq"]: row["name"] for row in pair.documents.outputs}
-    return {names[row.seq] for row in result.outputs if row.status != "mapped"}
+    return example("torchtitan_llama")
 
 
 # Without sequence parallelism gradients stay sums of two open reductions through a norm.
@@ -69,7 +56,7 @@ def test_a_mistake_is_found(bug: str, model: Any) -> None:
 def test_only_the_gradient_of_the_head_is_not_summed(model: Any) -> None:
     variant = {"data": 2, "bug": "data-gradient-not-reduced"}
     pair = capture(**model.llama3(**variant), world_size=4)
-    assert unmapped(pair, verify(pair)) == {"grad_model.lm_head.weight"}
+    assert unmapped(verify(pair)) == {"grad_model.lm_head.weight"}
 
 
 def test_every_mistake_is_tried(model: Any) -> None:

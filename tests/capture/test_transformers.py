@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +13,10 @@ pytest.importorskip(
     "pip install transformers==5.23.0",
 )
 
-from gg_datalog import Pair, Result, capture, verify
+from gg_datalog import capture, verify
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "transformers_tp" / "model.py"
+from .programs import example, unmapped
+
 RIGHT: dict[str, tuple[str, int, dict[str, Any]]] = {
     "Llama": ("llama", 2, {}),
     "Llama, eager": ("llama", 2, {"mode": "eager"}),
@@ -42,18 +40,7 @@ WRONG: dict[str, tuple[str, int, str]] = {
 @pytest.fixture(scope="module")
 def model() -> Any:
     """The module that builds the programs."""
-    spec = spec_from_file_location("transformers_tp_model", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def unmapped(pair: Pair, result: Result) -> set[str]:
-    """What is not rebuilt, by the names that capture gives to outputs."""
-    names = {row["seq"]: row["name"] for row in pair.documents.outputs}
-    return {names[row.seq] for row in result.outputs if row.status != "mapped"}
+    return example("transformers_tp")
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -80,7 +67,7 @@ def test_without_the_hook_the_gradients_of_norms_are_parts(
 ) -> None:
     """Dynamo does not see the hook: the verdict is on the program that torch.compile would run."""
     pair = capture(**model.qwen3(**variant), world_size=2)
-    assert unmapped(pair, verify(pair)) == NORMS
+    assert unmapped(verify(pair)) == NORMS
 
 
 def test_every_mistake_is_tried(model: Any) -> None:

@@ -1,0 +1,1 @@
+"""Capture, of small programs and of the examples."""
