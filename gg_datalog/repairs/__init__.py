@@ -106,19 +106,38 @@ class _Search:
             after = self._attempt(candidate)
             if after is None:
                 continue
-            repaired = self._repaired(after)
-            if repaired and (not found.outputs or set(repaired) & set(found.outputs)):
-                return self._told(candidate, repaired)
+            if repair := self._useful(candidate, after, found):
+                return repair
+            more = self._wider(candidate, after, found)
+            again = more and self._attempt(more)
+            if more and again and (repair := self._useful(more, again, found)):
+                return repair
         return None
+
+    def _useful(self, candidate: Candidate, after: Outcome, found: Finding) -> Repair | None:
+        repaired = self._repaired(after)
+        if not repaired or (found.outputs and not set(repaired) & set(found.outputs)):
+            return None
+        return self._told(candidate, repaired)
+
+    def _wider(self, candidate: Candidate, after: Outcome, found: Finding) -> Candidate | None:
+        """The candidate at more places, where it helps what the finding speaks of."""
+        from gg_datalog.repairs.wider import widened
+
+        gained = after.tensors - self.before.tensors
+        helps = gained & set(self.scene.tensors_of(found.seq or ""))
+        return widened(self.scene, candidate) if helps else None
 
     def _candidates(self, found: Finding) -> Iterator[Candidate]:
         """What may help, the most natural first."""
         from gg_datalog.repairs.parts import reductions
+        from gg_datalog.repairs.pieces import broadcasts, gatherings
         from gg_datalog.repairs.scales import scalings
 
-        for candidate in (*reductions(self.scene, found), *scalings(self.scene, found)):
-            if candidate.sites:
-                yield candidate
+        yield from reductions(self.scene, found)
+        yield from scalings(self.scene, found)
+        yield from gatherings(self.scene, found)
+        yield from broadcasts(self.scene)
 
     def _attempt(self, candidate: Candidate) -> Outcome | None:
         if candidate not in self.tried:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 Group = tuple[int, ...]
 
@@ -32,8 +33,9 @@ class Candidate:
 
     ``action`` is as in :class:`gg_datalog.report.Repair`; ``groups`` are the ranks that take part
     together, in member order; ``root`` is a place in a group, ``dim`` a dimension of the node.
-    Where it ``replaces``, the places are collectives whose group and reduction are wrong.
-    ``note`` is a half-sentence for the reader.
+    Where it ``replaces``, the places are collectives over the wrong ranks, or slices of what is to
+    be scattered; a ``reduction`` that is empty is left as it is. ``note`` is for the
+    reader.
     """
 
     action: str
@@ -70,9 +72,12 @@ class Candidate:
     def _where(self) -> str:
         nodes = listed(self.nodes)
         users = sorted({f"r{site.rank}.{user}" for site in self.sites for user in site.users})
-        where = f", where it goes into {listed(users)}" if users else ""
+        uses = "uses" if len(users) == 1 else "use"
+        where = f", where {listed(users)} {uses} it" if users else ""
         if self.action == "scale":
             return f"multiply {nodes} by {self.factor}{where}"
+        if not self.reduction:
+            return f"let the group of {nodes} be {listed_groups(self.groups)}"
         place = "instead of" if self.replaces else "after"
         return f"{self._what()} over {listed_groups(self.groups)} {place} {nodes}{where}"
 
@@ -82,6 +87,11 @@ class Candidate:
         if self.action == "broadcast":
             return f"broadcast from rank {self.groups[0][self.root]}"
         return f"{self.action.replace('_', '-')} ({self.reduction})"
+
+    def wider(self, sites: Iterable[Site], **changes: Any) -> Candidate | None:
+        """The same at these places, too; nothing where there are no more."""
+        places = tuple(sorted({*self.sites, *sites}))
+        return None if places == self.sites else replace(self, sites=places, **changes)
 
 
 def listed(names: Sequence[str]) -> str:

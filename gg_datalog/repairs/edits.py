@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.repairs.candidate import Candidate, Group, Site
 
 Json = dict[str, Any]
-WAIT = "_c10d_functional.wait_tensor.default"
+SLICE = "aten.slice.Tensor"
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operator to apply: what comes after the tensor among its arguments, and the shape of its
+    result, where that is known."""
+
+    target: str
+    further: list[Any]
+    shape: list[Any] | None
 
 
 def edited(graph: Json, site: Site, candidate: Candidate, names: Mapping[Group, str]) -> Json:
@@ -23,22 +34,28 @@ def edited(graph: Json, site: Site, candidate: Candidate, names: Mapping[Group, 
     if at is None:
         raise InputError(f"there is no node `{site.node}`", None, "extract the case again")
     group = candidate.group_of(site.rank) if candidate.groups else ()
-    name = names.get(group, "")
+    row, used = rows[at], {row["name"] for row in rows}
+    if candidate.replaces and row["target"] != SLICE:
+        return {**graph, "nodes": _put(rows, at, [_regrouped(row, candidate, group, names[group])])}
+    steps = _steps(candidate, row, len(group), names.get(group, ""))
     if candidate.replaces:
-        args = [rows[at]["args"][0], candidate.reduction, name]
-        rows[at] = {**rows[at], "args": args, "kwargs": {}}
-        return {**graph, "nodes": rows}
-    used = {row["name"] for row in rows}
+        made = _applied(row, row["args"][0]["node"], site.node, steps, used)
+        return {**graph, "nodes": _put(rows, at, made)}
     new = fresh(f"{site.node}_repair", used)
-    steps = _steps(candidate, len(group), name)
-    if site.users or rows[at]["op"] != "call_function":
-        after = [_rewired(row, site, new) for row in rows[at + 1 :]]
-        added = _added(rows[at], new, used, candidate, steps)
-        return {**graph, "nodes": [*rows[: at + 1], *added, *after]}
+    if site.users or row["op"] != "call_function":
+        made = _applied(row, site.node, new, steps, used)
+        after = [_rewired(other, site, new) for other in rows[at + 1 :]]
+        return {**graph, "nodes": [*rows[: at + 1], *made, *after]}
     # What is put in takes over the name, and with it all users and the output's place.
-    before = {**rows[at], "name": new}
-    added = _added(before, site.node, used, candidate, steps)
-    return {**graph, "nodes": [*rows[:at], before, *added, *rows[at + 1 :]]}
+    before = {**row, "name": new}
+    return {
+        **graph,
+        "nodes": _put(rows, at, [before, *_applied(row, new, site.node, steps, used)]),
+    }
+
+
+def _put(rows: list[Json], at: int, new: list[Json]) -> list[Json]:
+    return [*rows[:at], *new, *rows[at + 1 :]]
 
 
 def fresh(name: str, used: set[str]) -> str:
@@ -64,37 +81,69 @@ def _renamed(value: Any, old: str, new: str) -> Any:
     return [_renamed(part, old, new) for part in value] if isinstance(value, list) else value
 
 
-def _steps(candidate: Candidate, size: int, group: str) -> list[tuple[str, list[Any]]]:
-    """Operators that are applied one after the other, each with its further arguments."""
+def _regrouped(row: Json, candidate: Candidate, group: Group, name: str) -> Json:
+    """The collective over another group, and where the candidate says so with another reduction."""
+    args = [row["args"][0]]
+    words = [arg for arg in row["args"] if isinstance(arg, str)]
+    for arg in row["args"][1:]:
+        if arg == words[-1]:
+            args.append(name)
+        elif isinstance(arg, str):
+            args.append(candidate.reduction or arg)
+        else:
+            sized = isinstance(arg, int) and "reduce_scatter" in row["target"]
+            args.append(len(group) if sized else arg)
+    return {**row, "args": args}
+
+
+def _steps(candidate: Candidate, row: Json, size: int, group: str) -> list[Step]:
+    """Operators that are applied one after the other."""
+    shape, dim = row.get("shape"), candidate.dim
     if candidate.factor is not None:
         num, den = candidate.factor.numerator, candidate.factor.denominator
         steps = [("aten.mul.Tensor", num), ("aten.div.Tensor", den)]
-        return [(target, [number]) for target, number in steps if number != 1]
-    arguments: dict[str, tuple[str, list[Any]]] = {
-        "all_reduce": ("all_reduce", [candidate.reduction]),
-        "broadcast": ("broadcast", [candidate.root]),
-        "all_gather": ("all_gather_into_tensor", [candidate.dim, size]),
-    }
-    kind, further = arguments[candidate.action]
-    return [(f"_c10d_functional.{kind}.default", [*further, group]), (WAIT, [])]
-
-
-def _added(
-    row: Json, last: str, used: set[str], candidate: Candidate, steps: list[tuple[str, list[Any]]]
-) -> list[Json]:
-    """The new nodes after ``row``; the last one is called ``last``."""
-    about: Json = {key: row[key] for key in ("shape", "dtype", "source", "module") if key in row}
+        return [Step(target, [number], shape) for target, number in steps if number != 1]
+    if candidate.action == "all_reduce":
+        return [_functional("all_reduce", [candidate.reduction, group], shape), _wait(shape)]
+    if candidate.action == "broadcast":
+        return [_functional("broadcast", [candidate.root, group], shape), _wait(shape)]
     if candidate.action == "all_gather":
-        size = len(candidate.groups[0])
-        about["shape"] = [
-            extent * size if dim == candidate.dim else extent
-            for dim, extent in enumerate(row["shape"])
-        ]
+        whole = shape and [e * size if i == dim else e for i, e in enumerate(shape)]
+        return [_functional("all_gather_into_tensor", [dim, size, group], whole), _wait(whole)]
+    whole = shape and [e * size if i == dim else e for i, e in enumerate(shape)]
+    turn, first = [Step("aten.transpose.int", [0, dim], _turned(whole, dim))], _turned(shape, dim)
+    given = [candidate.reduction, size, group]
+    steps_ = [_functional("reduce_scatter_tensor", given, first), _wait(first)]
+    back = [Step("aten.transpose.int", [0, dim], shape)]
+    return [*turn, *steps_, *back] if dim else steps_
+
+
+def _turned(shape: list[Any] | None, dim: int) -> list[Any] | None:
+    """The shape with ``dim`` and the first dimension exchanged."""
+    if not shape:
+        return shape
+    other = list(shape)
+    other[0], other[dim] = other[dim], other[0]
+    return other
+
+
+def _functional(name: str, further: list[Any], shape: list[Any] | None) -> Step:
+    return Step(f"_c10d_functional.{name}.default", further, shape)
+
+
+def _wait(shape: list[Any] | None) -> Step:
+    return Step("_c10d_functional.wait_tensor.default", [], shape)
+
+
+def _applied(row: Json, before: str, last: str, steps: list[Step], used: set[str]) -> list[Json]:
+    """Nodes that apply the steps to node ``before``, in the place of ``row``; the last one is
+    called ``last``."""
+    about: Json = {key: row[key] for key in ("dtype", "source", "module") if key in row}
     made: list[Json] = []
-    before = row["name"]
-    for number, (target, further) in enumerate(steps, 1):
+    for number, step in enumerate(steps, 1):
         new = last if number == len(steps) else fresh(f"{last}_step", used)
-        call = {"name": new, "op": "call_function", "target": target, "kwargs": {}}
-        made.append({**about, **call, "args": [{"node": before}, *further]})
+        call = {"name": new, "op": "call_function", "target": step.target, "kwargs": {}}
+        shape = {} if step.shape is None else {"shape": step.shape}
+        made.append({**about, **call, **shape, "args": [{"node": before}, *step.further]})
         before = new
     return made

@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from gg_datalog.repairs.candidate import Candidate, Group, Site
-from gg_datalog.repairs.scene import Scene, is_reduction
+from gg_datalog.repairs.edits import SLICE
+from gg_datalog.repairs.groups import Box, formed
+from gg_datalog.repairs.programs import operands
+from gg_datalog.repairs.scene import Scene, number, rational
 from gg_datalog.report import Finding
 from gg_datalog.terms import parse_record
-
-# Which ranges of its open axes a tensor has: (lo, n) each.
-Box = tuple[tuple[int, int], ...]
 
 
 def reductions(scene: Scene, found: Finding) -> Iterator[Candidate]:
     """All-reduces that would complete what is only a part: where the parts arise, at another
     group than they are reduced over, only where they are used, or on what is returned."""
     for origin in _origins(scene, found):
-        holders = _holders(scene, origin)
+        held = _held(scene, origin)
+        holders = sorted({part.dist for part in held})
         first = _first(scene, set(holders))
-        parts = [(d, p, b) for d, p, b in _held(scene, origin) if d in first]
-        placed = _placed(scene, parts)
-        if placed is not None:
-            sites, groups, kind = placed
+        parts = [part for part in held if part.dist in first]
+        makers = [
+            (site, _counted(scene, origin, site, part))
+            for part in parts
+            for site in scene.makers(part.dist)
+        ]
+        for sites, groups, kind in _completed(scene, makers):
             yield from _regrouped(scene, holders, groups, kind)
-            yield _all_reduce(scene, sites, groups, kind)
-            yield from _at_users(scene, origin, set(holders), groups, kind)
+            yield from _shares(scene, sorted(first), groups, kind)
+            yield _reduction(scene, sites, groups, kind)
+            yield from _at_users(scene, set(holders), groups, kind)
     yield from _returned(scene, found)
 
 
-def _all_reduce(
+def _reduction(
     scene: Scene, sites: Sequence[Site], groups: Sequence[Group], kind: str, **more: Any
 ) -> Candidate:
-    places = tuple(sorted(sites))
-    return Candidate(
-        "all_reduce", places, tuple(groups), reduction=kind, source=scene.source(places), **more
-    )
+    places = tuple(sorted(set(sites)))
+    given = {"action": "all_reduce", "source": scene.source(places), **more}
+    return Candidate(sites=places, groups=tuple(groups), reduction=kind, **given)
 
 
 # ---- where parts arise ---------------------------------------------------------------------------
@@ -53,13 +58,34 @@ def _origins(scene: Scene, found: Finding) -> list[str]:
     return origins
 
 
-def _held(scene: Scene, seq: str) -> list[tuple[str, str, str]]:
-    sql = "SELECT dist, parts, block FROM holds WHERE seq = ? AND parts <> 'nil' ORDER BY ALL"
-    return [(d, p, b) for d, p, b in scene.ask(sql, seq)]
+@dataclass(frozen=True)
+class Part:
+    """A part that a distributed tensor is: its open axes, its coefficient, and of which block;
+    ``count`` is that coefficient for the nodes as they lie."""
+
+    dist: str
+    parts: str
+    times: str
+    block: str
+    count: Fraction | None = None
 
 
-def _holders(scene: Scene, seq: str) -> list[str]:
-    return sorted({dist for dist, _, _ in _held(scene, seq)})
+def _held(scene: Scene, seq: str) -> list[Part]:
+    sql = "SELECT dist, parts, times, block FROM holds WHERE seq = ? AND parts <> 'nil'"
+    return [Part(*row) for row in sorted(scene.ask(sql, seq))]
+
+
+def _counted(scene: Scene, origin: str, site: Site, part: Part) -> Part:
+    """The part with how often the node at a place counts it, were it the sequential node."""
+    held, own = rational(part.times), scene.factor(site)
+    sql = """
+        SELECT g.times FROM tensor_node t
+        JOIN graph_node g ON g.side = 'seq' AND g.name = t.node AND g.tensor = t.tensor
+        WHERE t.side = 'seq' AND t.tensor = ?"""
+    asked = [number(times) for (times,) in scene.ask(sql, origin)]
+    if not held or not own or not asked or not asked[0]:
+        return part
+    return replace(part, count=held * own / asked[0])
 
 
 def _first(scene: Scene, holders: set[str]) -> set[str]:
@@ -69,31 +95,32 @@ def _first(scene: Scene, holders: set[str]) -> set[str]:
 
 
 # ---- which ranks together have all parts ---------------------------------------------------------
-def _placed(
-    scene: Scene, parts: Sequence[tuple[str, str, str]]
-) -> tuple[list[Site], list[Group], str] | None:
+def _completed(
+    scene: Scene, parts: Sequence[tuple[Site, Part]]
+) -> Iterator[tuple[list[Site], list[Group], str]]:
     """Nodes, groups and kind of the reduction that completes these parts of one tensor: of each
     block of it every rank has one part, and the ranks of a group have all of them."""
-    by_form: dict[Any, dict[str, Box]] = {}
-    for dist, text, block in parts:
-        form, box = _form(text)
-        by_form.setdefault((form, block), {})[dist] = box
+    by_form: dict[Any, dict[Site, Box]] = {}
+    for site, part in parts:
+        form, box = _form(part.parts)
+        by_form.setdefault((form, part.block), {})[site] = box
     sites: dict[Site, None] = {}
     groups: dict[Group, None] = {}
     kinds = set()
     for (form, _), boxes in by_form.items():
-        made = {dist: scene.makers(dist) for dist in boxes}
-        held = {site.rank: boxes[dist] for dist in boxes for site in made[dist]}
-        formed = _groups(held, [extent for _, _, extent in form], scene.groups)
-        if formed is None:
-            continue
-        sites.update(dict.fromkeys(site for dist in boxes for site in made[dist]))
-        groups.update(dict.fromkeys(formed))
-        kinds |= {kind for _, kind, _ in form}
-    ranks = [rank for group in groups for rank in group]
-    if len(kinds) != 1 or len(set(ranks)) < len(ranks):
-        return None
-    return list(sites), list(groups), kinds.pop()
+        held = {site.rank: box for site, box in boxes.items()}
+        found = formed(held, [extent for _, _, extent in form], scene.groups)
+        if found is not None:
+            sites.update(dict.fromkeys(boxes))
+            groups.update(dict.fromkeys(found))
+            kinds |= {kind for _, kind, _ in form}
+    if len(kinds) != 1 or sum(map(len, groups)) > len(_ranks(list(groups))):
+        return
+    kind = kinds.pop()
+    counts = {part.count for site, part in parts if site in sites}
+    if kind == "sum" and counts == {len(group) for group in groups}:
+        yield list(sites), list(groups), "avg"
+    yield list(sites), list(groups), kind
 
 
 def _form(text: str) -> tuple[tuple[tuple[Any, str, int], ...], Box]:
@@ -106,92 +133,99 @@ def _form(text: str) -> tuple[tuple[tuple[Any, str, int], ...], Box]:
     return tuple(form), tuple(box)
 
 
-def _groups(
-    held: dict[int, Box], extents: Sequence[int], known: Sequence[Group]
-) -> list[Group] | None:
-    """Groups of ranks each of which has all parts once; groups of the program where they fit."""
-    by_box: dict[Box, list[int]] = {}
-    for rank, box in sorted(held.items()):
-        by_box.setdefault(box, []).append(rank)
-    if len(by_box) < 2 or not _tiles(list(by_box), extents):
-        return None
-    if len({len(ranks) for ranks in by_box.values()}) > 1:
-        return None
-    fits = [g for g in dict.fromkeys(known) if sorted(held.get(r, ()) for r in g) == sorted(by_box)]
-    chosen: list[Group] = []
-    for group in fits:
-        if not any(set(group) & set(other) for other in chosen):
-            chosen.append(group)
-    if {rank for group in chosen for rank in group} == set(held):
-        return chosen
-    return [tuple(sorted(ranks)) for ranks in zip(*by_box.values(), strict=True)]
-
-
-def _tiles(boxes: Sequence[Box], extents: Sequence[int]) -> bool:
-    """Do the boxes make up everything, each position once?"""
-    axes = [sorted({box[i] for box in boxes}) for i in range(len(extents))]
-    grid = set(product(*axes))
-    return set(boxes) == grid and all(map(_whole, axes, extents))
-
-
-def _whole(ranges: Sequence[tuple[int, int]], extent: int) -> bool:
-    at = 0
-    for lo, n in ranges:
-        if lo != at:
-            return False
-        at = lo + n
-    return at == extent
-
-
 # ---- other places --------------------------------------------------------------------------------
 def _regrouped(
     scene: Scene, holders: Sequence[str], groups: Sequence[Group], kind: str
 ) -> Iterator[Candidate]:
     """The parts are reduced, but over other ranks, or otherwise: the right group instead."""
-    sites = [
-        Site(rank, user)
-        for group in groups
-        for rank in group
+    found: dict[str, list[Site]] = {}
+    for rank in sorted(_ranks(groups)):
+        for name, row in scene.rows(rank).items():
+            held = any(scene.base(rank, of) in holders for of in operands(row))
+            if held and scene.reduces(rank, name):
+                kind_of = scene.collectives[rank, name]
+                action = "all_reduce" if kind_of.startswith("all_reduce") else "reduce_scatter"
+                found.setdefault(action, []).append(Site(rank, name))
+    for action, sites in found.items():
+        if {site.rank for site in sites} == _ranks(groups):
+            yield _reduction(scene, sites, groups, kind, action=action, replaces=True)
+
+
+def _shares(
+    scene: Scene, holders: Sequence[str], groups: Sequence[Group], kind: str
+) -> Iterator[Candidate]:
+    """Each rank cuts its share out of its part: a reduce-scatter instead of the slices."""
+    sites: dict[Site, int] = {}
+    for rank, user, _ in _users(scene, holders, groups):
+        dim = _share(scene, rank, user, next(group for group in groups if rank in group))
+        if dim is None:
+            return
+        sites[Site(rank, user)] = dim
+    dims = set(sites.values())
+    if len(dims) == 1 and sorted(site.rank for site in sites) == sorted(_ranks(groups)):
+        more: dict[str, Any] = {"action": "reduce_scatter", "dim": dims.pop(), "replaces": True}
+        yield _reduction(scene, list(sites), groups, kind, **more)
+
+
+def _share(scene: Scene, rank: int, node: str, group: Group) -> int | None:
+    """The dimension that a slice cuts into equal shares, where it takes the rank's own one."""
+    row = scene.rows(rank)[node]
+    args = row.get("args", [])
+    if row.get("target") != SLICE or len(args) != 4:
+        return None
+    shape = scene.rows(rank)[args[0]["node"]].get("shape")
+    if not shape or not all(isinstance(arg, int) for arg in args[1:]):
+        return None
+    dim, start, end = args[1] % len(shape), args[2], args[3]
+    size, at = shape[dim] // len(group), group.index(rank)
+    own = shape[dim] % len(group) == 0 and (start, end) == (at * size, (at + 1) * size)
+    return dim if own else None
+
+
+def _users(
+    scene: Scene, holders: Sequence[str], groups: Sequence[Group]
+) -> list[tuple[int, str, str]]:
+    """Rank, name and operand of the nodes that use these tensors, but for those among them."""
+    found = {
+        (rank, user, of): None
+        for rank in sorted(_ranks(groups))
         for dist in holders
-        for user, _ in scene.users(rank, dist)
-        if "all_reduce" in str(scene.rows(rank)[user].get("target"))
-    ]
-    if {site.rank for site in sites} == {rank for group in groups for rank in group}:
-        yield _all_reduce(scene, list(dict.fromkeys(sites)), groups, kind, replaces=True)
+        for user, of in scene.users(rank, dist)
+    }
+    return list(found)
+
+
+def _ranks(groups: Sequence[Group]) -> set[int]:
+    return {rank for group in groups for rank in group}
 
 
 def _at_users(
-    scene: Scene, origin: str, holders: set[str], groups: Sequence[Group], kind: str
+    scene: Scene, holders: set[str], groups: Sequence[Group], kind: str
 ) -> Iterator[Candidate]:
     """Only where parts are used as if they were all; other users reduce them rightly."""
     sites: dict[tuple[int, str], list[str]] = {}
     reduced = False
-    for rank in (rank for group in groups for rank in group):
-        for dist in sorted(holders):
-            for user, of in scene.users(rank, dist):
-                if is_reduction(scene.rows(rank)[user]):
-                    reduced = True
-                elif scene.base(rank, user) not in holders:
-                    sites.setdefault((rank, of), []).append(user)
-    if reduced and {rank for rank, _ in sites} == {rank for group in groups for rank in group}:
+    for rank, user, of in _users(scene, sorted(holders), groups):
+        if scene.reduces(rank, user):
+            reduced = True
+        elif scene.base(rank, user) not in holders:
+            sites.setdefault((rank, of), []).append(user)
+    if reduced and {rank for rank, _ in sites} == _ranks(groups):
         places = [Site(rank, of, tuple(users)) for (rank, of), users in sites.items()]
-        yield _all_reduce(scene, places, groups, kind)
+        yield _reduction(scene, places, groups, kind)
 
 
 def _returned(scene: Scene, found: Finding) -> Iterator[Candidate]:
     """All-reduces of what the ranks return for an output, where that is a part."""
     sql = """
-        SELECT n.rank, n.dist, h.parts, h.block
+        SELECT n.rank, n.dist, h.parts, h.times, h.block
         FROM output_name o JOIN returned_name n USING (wants)
         JOIN returned_holds h ON h.wants = n.wants AND h.rank = n.rank
         WHERE o.seq = ? AND h.parts <> 'nil' ORDER BY ALL"""
-    by_form: dict[Any, dict[int, tuple[str, Box]]] = {}
-    for rank, node, parts, block in scene.ask(sql, found.seq or ""):
-        form, box = _form(parts)
-        by_form.setdefault((form, block), {})[rank] = (node, box)
-    for (form, _), held in by_form.items():
-        extents = [extent for _, _, extent in form]
-        groups = _groups({r: box for r, (_, box) in held.items()}, extents, scene.groups)
-        if groups is not None and len({kind for _, kind, _ in form}) == 1:
-            sites = [Site(rank, node) for rank, (node, _) in held.items()]
-            yield _all_reduce(scene, sites, groups, form[0][1])
+    rows = scene.ask(sql, found.seq or "")
+    parts = [
+        (Site(rank, node), Part(node, text, times, block, rational(times)))
+        for rank, node, text, times, block in rows
+    ]
+    for sites, groups, kind in _completed(scene, parts):
+        yield _reduction(scene, sites, groups, kind)

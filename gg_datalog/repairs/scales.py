@@ -11,7 +11,7 @@ from gg_datalog.repairs.scene import Scene, rational
 from gg_datalog.report import Finding
 
 ONE = Fraction(1)
-OUT = "or leave this sum over ranks out, for each of them has all of it already"
+OUT = "or leave this sum over ranks out, for every rank has all of it already"
 
 
 def scalings(scene: Scene, found: Finding) -> Iterator[Candidate]:
@@ -44,19 +44,37 @@ def _terms(scene: Scene, seq: str) -> Iterator[Candidate]:
         sums.setdefault((dist, by, gives), []).append((place, state, times))
     whole: dict[Fraction, list[Site]] = {}
     used: dict[Fraction, list[Site]] = {}
-    for (dist, by, gives), terms in sums.items():
-        found = {rational(times) if state == "complete" else None for _, state, times in terms}
+    # A sum that is part of a longer one lacks terms, which may come later.
+    for (dist, by, gives), terms in sorted(sums.items(), key=lambda item: _lacking(item[1])):
+        there = [(place, state, times) for place, state, times in terms if state != "missing"]
+        found = {rational(times) if state == "complete" else None for _, state, times in there}
         times = found.pop() if len(found) == 1 else None
         if not times:
             continue
         inside = _sums_of(scene, gives)
-        for place, _, _ in terms:
+        for place, _, _ in there:
             for tensor, scale in _contributors(scene, dist, by, place):
                 whole.setdefault(times, []).extend(_views(scene, tensor, scale))
                 used.setdefault(times, []).extend(_uses(scene, tensor, inside))
     for times, sites in whole.items():
-        yield _scale(scene, sites, times)
-        yield _scale(scene, used[times], times)
+        both = [_scale(scene, sites, times), _scale(scene, used[times], times)]
+        yield from both[:1] if _only(scene, sites, used[times]) else reversed(both)
+
+
+def _only(scene: Scene, sites: Sequence[Site], used: Sequence[Site]) -> bool:
+    """Are these nodes computed, and for these uses only?"""
+    inside = {(site.rank, user) for site in used for user in site.users}
+    users = {
+        (site.rank, user)
+        for site in sites
+        for user, _ in scene.users(site.rank, scene.base(site.rank, site.node))
+    }
+    computed = all(scene.rows(s.rank)[s.node]["op"] == "call_function" for s in sites)
+    return computed and users <= inside
+
+
+def _lacking(terms: Sequence[tuple[int, str, str]]) -> int:
+    return sum(state == "missing" for _, state, _ in terms)
 
 
 def _contributors(scene: Scene, dist: str, by: str, place: int) -> list[tuple[str, str]]:

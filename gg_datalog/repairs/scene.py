@@ -15,8 +15,7 @@ from gg_datalog.terms import parse_record
 if TYPE_CHECKING:
     import duckdb
 
-COLLECTIVES = ("_c10d_functional.", "c10d_functional.", "_c10d_functional_autograd.", "c10d.")
-REDUCING = ("all_reduce", "reduce_scatter", "reduce.")
+REDUCING = ("all_reduce", "reduce_scatter")
 
 
 @dataclass
@@ -26,6 +25,7 @@ class Scene:
     database: duckdb.DuckDBPyConnection
     programs: Programs
     _rows: dict[int, dict[str, Json]] = field(default_factory=dict)
+    _users: dict[int, dict[str, list[tuple[str, str]]]] = field(default_factory=dict)
 
     def ask(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -83,18 +83,35 @@ class Scene:
         """The base tensor of a node, or nothing."""
         return self.tensors.get((rank, node), ("", ""))[0]
 
+    def factor(self, site: Site) -> Fraction | None:
+        """How often a node is its base tensor."""
+        return number(self.tensors.get((site.rank, site.node), ("", ""))[1])
+
     def users(self, rank: int, tensor: str) -> list[tuple[str, str]]:
         """Nodes of a rank that use a view of the tensor for something else, and which view."""
-        return [
-            (name, of)
-            for name, row in self.rows(rank).items()
-            for of in operands(row)
-            if self.base(rank, of) == tensor and self.base(rank, name) != tensor
-        ]
+        if rank not in self._users:
+            found: dict[str, list[tuple[str, str]]] = {}
+            for name, row in self.rows(rank).items():
+                for of in operands(row):
+                    if (base := self.base(rank, of)) and base != self.base(rank, name):
+                        found.setdefault(base, []).append((name, of))
+            self._users[rank] = found
+        return self._users[rank].get(tensor, [])
+
+    @cached_property
+    def collectives(self) -> dict[tuple[int, str], str]:
+        """The kinds of the nodes that ranks take part in together."""
+        rows = self.ask("SELECT rank, node, kind FROM collective")
+        return {(rank, node): kind for rank, node, kind in rows}
+
+    def reduces(self, rank: int, node: str) -> bool:
+        """Is the node a collective that adds up?"""
+        return self.collectives.get((rank, node), "").startswith(REDUCING)
 
     def source(self, sites: tuple[Site, ...]) -> str:
-        """The source line of the places, where it is the same."""
-        found = {self.rows(site.rank)[site.node].get("source") or "" for site in sites}
+        """The source line of the places, or of their users where these are named, if it is one."""
+        nodes = {(site.rank, node) for site in sites for node in site.users or (site.node,)}
+        found = {self.rows(rank)[node].get("source") or "" for rank, node in nodes}
         return found.pop() if len(found) == 1 else ""
 
     def tensors_of(self, node: str) -> list[str]:
@@ -133,7 +150,9 @@ def rational(coefficient: str) -> Fraction | None:
     return None if over or under or not den else Fraction(num, den)
 
 
-def is_reduction(row: Json) -> bool:
-    """Is the node a collective that adds up?"""
-    target = str(row.get("target", ""))
-    return target.startswith(COLLECTIVES) and any(name in target for name in REDUCING)
+def number(scale: str) -> Fraction | None:
+    """A scalar of the facts, where it is a rational number."""
+    try:
+        return Fraction(scale)
+    except (ValueError, ZeroDivisionError):
+        return None

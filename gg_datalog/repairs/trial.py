@@ -25,11 +25,11 @@ Tables = dict[str, "pa.Table"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is rebuilt: ``outputs`` and all sequential tensors that are ``available``; ``lined_up``:
-    no collective is out of line."""
+    """What is rebuilt: ``outputs``, and ``tensors`` of the sequential program; ``lined_up``: no
+    collective is out of line."""
 
     outputs: frozenset[int]
-    available: frozenset[str]
+    tensors: frozenset[str]
     lined_up: bool
 
 
@@ -68,6 +68,6 @@ def outcome(facts: Mapping[str, Any], derived: Mapping[str, Any]) -> Outcome:
     mapped = derived["output_mapped"]["wants"].to_pylist()
     return Outcome(
         frozenset(() if derived["draw_shared"].num_rows else mapped),
-        frozenset(derived["seq_available"]["of"].to_pylist()),
+        frozenset(derived["seq_mapped"]["of"].to_pylist()),
         not facts["collective_mismatch"].num_rows,
     )

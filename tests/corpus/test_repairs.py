@@ -41,3 +41,23 @@ def test_a_generated_pair_without_one_of_its_reductions(name: str, bench: Bench)
     repair = report["findings"][0]["repair"]
     assert repair is not None, broken.text
     assert (repair["action"], repair["outputs"]) == ("all_reduce", missing), broken.text
+
+
+def test_a_group_that_lacks_a_rank(bench: Bench) -> None:
+    """All collectives of the group are repaired together, since one alone would not do."""
+    broken = mutate(pair("qwen2-2x2"), random.Random(0), "group_of_one")
+    repair = bench.program(broken.program).report["findings"][0]["repair"]
+    assert repair["text"].startswith("let the group of `r0.all_reduce`, ")
+    assert len(repair["nodes"]) == 2 * 5
+
+
+def test_a_line_that_lacks_a_reduction_lacks_it_in_every_layer(bench: Bench) -> None:
+    program = pair("qwen2-2x2").copy()
+    for graph in program.dist.values():
+        reduced = [n for n in graph["nodes"] if "all_reduce" in n["target"]]
+        for node in (n for n in reduced if n["args"][0]["node"] in ("mm", "mm_3")):
+            node.update(target="aten.clone.default", args=node["args"][:1], kwargs={})
+    repair = bench.program(program).report["findings"][0]["repair"]
+    assert repair["action"] == "all_reduce"
+    assert repair["nodes"] == ["r0.mm", "r0.mm_3", "r1.mm", "r1.mm_3"]
+    assert repair["text"].count("bench/qwen2.py:") == 1

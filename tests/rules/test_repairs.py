@@ -166,7 +166,7 @@ def test_a_part_that_others_reduce_is_reduced_at_its_user(tmp_path: Path) -> Non
     dist = PLAIN.dist.replace("return y", "z = tanh(part)\n        return y, z")
     found = the_repair(replace(PLAIN, seq=seq, dist=dist), tmp_path)
     assert found.outputs == ("z",)
-    assert "after `r0.part`, `r1.part`, where it goes into `r0.z`, `r1.z`" in found.text
+    assert "after `r0.part`, `r1.part`, where `r0.z`, `r1.z` use it" in found.text
 
 
 def test_a_doubled_reduction_is_scaled(tmp_path: Path) -> None:
@@ -195,6 +195,70 @@ def test_a_bias_that_every_rank_adds(tmp_path: Path) -> None:
     """
     found = the_repair(replace(PLAIN, dist=dist), tmp_path)
     assert (found.action, found.factor, found.nodes) == ("scale", "1/2", ("r0.b", "r1.b"))
+    assert "multiply `r0.b`, `r1.b` by 1/2, where `r0.part`, `r1.part` use it" in found.text
+
+
+def test_a_mean_that_every_pair_of_ranks_takes_of_its_own_rows(tmp_path: Path) -> None:
+    seq = "x: f32[8, 6]\ny = relu(mean(x, [0]))\nreturn y"
+    dist = "x: f32[4, 6]\nmine = mean(x, [0])\ny = relu(mine)\nreturn y"
+    found = the_repair(Case("means", seq, dist), tmp_path)
+    assert found.text.startswith("all-reduce (avg) over ranks 0-1 after `r0.mine`, `r1.mine`")
+
+
+def test_slices_of_a_part_are_scattered(tmp_path: Path) -> None:
+    dist = """
+        x: f32[4, 4]
+        w: f32[4, 6]
+        part: f32[4, 6] = mm(x, w)
+        mine: f32[4, 3] = slice.Tensor(part, 1, 3 * rank, 3 * rank + 3)
+        y = relu(mine)
+        return y
+    """
+    found = the_repair(replace(PLAIN, seq=GRID.seq, dist=dist), tmp_path)
+    assert (found.action, found.nodes) == ("reduce_scatter", ("r0.mine", "r1.mine"))
+    assert "reduce-scatter (sum) over ranks 0-1 instead of `r0.mine`, `r1.mine`" in found.text
+
+
+ATTENTION = Case(
+    "attention of a rank's own rows",
+    seq="""
+        q: f32[2, 4, 8, 16]
+        k: f32[2, 4, 8, 16]
+        v: f32[2, 4, 8, 16]
+        o: f32[2, 4, 8, 16] = scaled_dot_product_attention(q, k, v)
+        return o
+    """,
+    dist="""
+        q: f32[2, 4, 4, 16]
+        k: f32[2, 4, 4, 16]
+        v: f32[2, 4, 4, 16]
+        o: f32[2, 4, 4, 16] = scaled_dot_product_attention(q, k, v)
+        return o
+    """,
+)
+
+
+def test_keys_and_values_are_gathered(tmp_path: Path) -> None:
+    found = the_repair(ATTENTION, tmp_path)
+    assert (found.action, found.nodes) == ("all_gather", ("r0.k", "r0.v", "r1.k", "r1.v"))
+    assert found.text.startswith("all-gather along dimension 2 over ranks 0-1 after `r0.k`, `r0.v`")
+
+
+def test_pieces_that_one_rank_returns(tmp_path: Path) -> None:
+    write(replace(ATTENTION, seq="x: f32[4, 6]\ny: f32[4, 6] = relu(x)\nreturn y",
+                  dist="x: f32[4, 3]\ny: f32[4, 3] = relu(x)\nreturn y"), tmp_path)  # fmt: skip
+    (tmp_path / "outputs.json").write_text('[{"seq": "y", "dist": {"0": "y"}}]')
+    result = verify(tmp_path, engine="clingo")
+    found = [f.repair for f in result.findings if f.repair is not None]
+    assert [(r.action, r.nodes) for r in found] == [("all_gather", ("r0.y", "r1.y"))]
+
+
+def test_what_only_the_root_has_is_broadcast(tmp_path: Path) -> None:
+    case = without(PLAIN, 'all_reduce(part, "sum", "g")', 'reduce(part, "sum", 1, "g")')
+    found = the_repair(case, tmp_path)
+    assert found.text.startswith(
+        "broadcast from rank 1 over ranks 0-1 after `r0.total`, `r1.total`"
+    )
 
 
 def test_a_factor_before_an_operator(tmp_path: Path) -> None:
