@@ -36,7 +36,9 @@ def browser() -> Iterator[Browser]:
     if found is None:
         pytest.skip(f"no browser on the PATH (looked for {', '.join(BROWSERS)})")
     with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        launched = started.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         yield launched
         launched.close()
 

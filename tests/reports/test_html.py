@@ -6,12 +6,14 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
 from pathlib import Path
 
+import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from gg_datalog.report import Report
 from gg_datalog.reporting import render
 from gg_datalog.reporting.html_explain import MOST_NODES, _pruned
 from gg_datalog.reporting.html_layout import GAP_X, HEIGHT, WIDTH, acyclic, placed, rows_of
+from gg_datalog.results import read_result
 
 from .samples import BROKEN, CAUSE, NOTE, REFINES, report, reports
 
@@ -107,21 +110,45 @@ def test_only_what_ships_may_run(facts: dict[str, Path]) -> None:
     assert {len(column) for column in rows["columns"].values()} == {len(rows["columns"]["name"])}
 
 
-def test_alike_ranks_are_one_row(facts: dict[str, Path]) -> None:
-    rows = json.loads(_blocks(render("html", BROKEN, _result(facts)), "script")[0])
+def _rows(page: str) -> list[tuple[int, str, list[int], str]]:
+    """Side, name, ranks and status of every row of the table of operators."""
+    rows = json.loads(_blocks(page, "script")[0])
     texts, columns = rows["texts"], rows["columns"]
-    found = [
+    return [
         (side, texts[name], rows["rank_sets"][ranks], texts[status])
         for side, name, ranks, status in zip(
             columns["side"], columns["name"], columns["ranks"], columns["status"], strict=True
         )
     ]
-    assert found == [
+
+
+def test_alike_ranks_are_one_row(facts: dict[str, Path]) -> None:
+    assert _rows(render("html", BROKEN, _result(facts))) == [
         (0, "mm", [0], "partial"), (0, "y", [0], "unmapped"),
         (0, "x", [0], "mapped"), (0, "w", [0], "mapped"),
         (1, "mm", [0, 1], "partial"), (1, "y", [0, 1], "unmapped"),
         (1, "x", [0, 1], "mapped"), (1, "w", [0, 1], "mapped"),
     ]  # fmt: skip
+
+
+def test_ranks_that_differ_are_rows_of_their_own(facts: dict[str, Path]) -> None:
+    """One rank has an all-reduce that the other never joins."""
+    page = render("html", read_result(_result(facts, "mismatch"))[0], _result(facts, "mismatch"))
+    ranks = {
+        name: [row[2] for row in _rows(page) if row[:2] == (1, name)] for name in ("x", "total")
+    }
+    assert ranks == {"x": [[0, 1]], "total": [[0]]}
+    assert 'data-side="1" data-node="total"' in page
+
+
+def test_a_database_of_another_version_is_refused(facts: dict[str, Path], tmp_path: Path) -> None:
+    old = tmp_path / "result"
+    shutil.copytree(_result(facts), old)
+    with duckdb.connect(str(old / "result.duckdb")) as database:
+        database.execute("DROP VIEW tensor_size")
+    with pytest.raises(InputError, match="the database lacks a part") as refused:
+        render("html", BROKEN, old)
+    assert "gg-datalog run" in (refused.value.hint or "")
 
 
 def test_what_the_baseline_has_is_folded(facts: dict[str, Path]) -> None:
