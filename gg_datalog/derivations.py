@@ -1,0 +1,348 @@
+"""Which rule application gave a relation: found among the relations that were derived.
+
+The rules derive; here every relation that a step uses or gives is a row of `holds`. What a rule
+would conclude from some of them is computed by the checker of certificates, so that a step that is
+found is one that it accepts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice, product
+from typing import Any
+
+from gg_datalog.checker import Block, Checker, Coefficient, Digits, Part, Refused, Statement, normal
+from gg_datalog.terms import chain, parse_record
+
+TRIALS = 4096
+"""How many combinations of operands are tried for one relation."""
+
+Row = tuple[str, str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """One application of a rule: what it is applied to, and the statements it uses."""
+
+    rule: str
+    by: tuple[Any, ...]
+    uses: tuple[tuple[Statement, ...], ...] = ()
+
+    def concluded(self, checker: Checker) -> Statement | None:
+        """What follows, if anything."""
+        try:
+            found: Statement = getattr(checker, self.rule)(self.by, self.uses)
+        except (Refused, LookupError, ValueError):
+            return None
+        return found
+
+
+def statement(row: Row) -> Statement:
+    """A row of `holds`, its terms as the engines write them."""
+    dist, seq, times, parts, block = row
+    return Statement(dist, seq, _coefficient(times), _parts(parts), _block(block))
+
+
+def _coefficient(text: str) -> Coefficient:
+    num, den, over, under = parse_record(text)
+    return Fraction(num, den), str(over or ""), str(under or "")
+
+
+def _parts(text: str) -> tuple[Part, ...]:
+    return tuple((_axis(along), *rest) for along, *rest in chain(parse_record(text)))
+
+
+def _axis(record: Any) -> tuple[tuple[str, int], ...]:
+    return tuple((str(by), place) for by, place in chain_of_pairs(record))
+
+
+def chain_of_pairs(record: Any) -> Iterator[tuple[Any, Any]]:
+    """``(by, place, inner)``, from the outermost on."""
+    while record is not None:
+        by, place, record = record
+        yield by, place
+
+
+def _block(text: str) -> Block:
+    seq: dict[int, int] = {}
+    dist: dict[int, int] = defaultdict(int)
+    runs = []
+    for p, entry in enumerate(chain(parse_record(text))):
+        seq[p] = 0
+        for stride, lo, n, d, dist_stride, dist_lo in chain(entry):
+            seq[p] += stride * lo
+            if d >= 0:
+                dist[d] += dist_stride * dist_lo
+                runs.append((p, stride, n, d, dist_stride))
+    return normal(seq, dist, runs)
+
+
+class Derivations:
+    """Finds the rule applications behind the rows of `holds`."""
+
+    def __init__(self, facts: Checker, rows: Iterable[Row]) -> None:
+        self.facts = facts
+        self._rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in rows:
+            self._rows[row[0], row[1]].append(row)
+        self._between: dict[tuple[str, str], list[Statement]] = {}
+        self._givers = _givers(facts)
+
+    def between(self, dist: str, seq: str) -> list[Statement]:
+        """What was derived between two base tensors."""
+        pair = dist, seq
+        if pair not in self._between:
+            found: list[Statement] = []
+            for row in self._rows.get(pair, ()):
+                x = statement(row)
+                found += [x] if x not in found else []
+            self._between[pair] = found
+        return self._between[pair]
+
+    def about(self, tensor: str) -> list[Statement]:
+        """Everything that was derived about a base tensor of either side."""
+        pairs = [pair for pair in self._rows if tensor in pair]
+        return [found for pair in pairs for found in self.between(*pair)]
+
+    def of(self, wanted: Statement) -> Iterator[Derivation]:
+        """The rule applications that give a statement; none that uses the statement itself."""
+        for find in FINDERS:
+            for found in islice(find(self, wanted), TRIALS):
+                used = any(x == wanted for group in found.uses for x in group)
+                if not used and found.concluded(self.facts) == wanted:
+                    yield found
+
+    def givers(self, relation: str, tensor: str) -> list[Any]:
+        """The rows of a relation whose result is this tensor."""
+        return self._givers[relation].get(tensor, [])
+
+
+GIVES = {
+    **{"result_of": 2, "related_input": 1, "dist_sum": 3, "seq_sum": 3, "seq_slice": 6},
+    **{"dist_slice": 6, "seq_concat": 2, "dist_concat": 2, "dist_lookup": 5, "seq_lookup": 5},
+    **{"dist_onehot": 4, "seq_onehot": 4},
+}
+
+
+def _givers(facts: Checker) -> dict[str, dict[str, list[Any]]]:
+    found: dict[str, dict[str, list[Any]]] = {}
+    for relation, column in GIVES.items():
+        index = found[relation] = defaultdict(list)
+        for row in facts.rows.get(relation, ()):
+            index[row[column]].append(row)
+    return found
+
+
+# ---- one finder for each rule ----------------------------------------------------------------
+def _inputs(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for row, _, seq in known.givers("related_input", wanted.dist):
+        if seq == wanted.seq:
+            yield Derivation("related_input", (row,))
+
+
+def _operators(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    facts = known.facts
+    for o, place, _ in known.givers("result_of", wanted.dist):
+        for s, other, _ in known.givers("result_of", wanted.seq):
+            mine, theirs = facts.all("dist_operator", o), facts.all("seq_operator", s)
+            if place != other or not mine or not theirs or mine[0][0] != theirs[0][0]:
+                continue
+            pairs = zip(facts.all("operand_of", o), facts.all("operand_of", s), strict=False)
+            operands = [_groups(known.between(a[1], b[1])) for a, b in pairs]
+            for uses in product(*operands):
+                yield Derivation("operator_holds", (o, s, place), uses)
+
+
+def _groups(found: Sequence[Statement]) -> list[tuple[Statement, ...]]:
+    """Each statement alone, then those that continue each other, or may do so on labels."""
+    alike: dict[Any, list[Statement]] = defaultdict(list)
+    for x in found:
+        alike[x.times, x.parts].append(x)
+    groups: list[tuple[Statement, ...]] = [(x,) for x in found]
+    for same in alike.values():
+        row = sorted(same, key=lambda x: [*x.block.seq.values()])
+        chains = [((x,), x.block) for x in row]
+        for pieces, block in chains:  # grows while it is walked
+            for x in row[row.index(pieces[-1]) + 1 :]:
+                whole = _continued(block, x.block)
+                if whole is not None and len(chains) < TRIALS:
+                    chains.append(((*pieces, x), whole))
+        groups += [pieces for pieces, _ in chains[len(row) :]]
+        groups += [tuple(row)] if len(row) > 1 else []
+    return groups
+
+
+def _continued(a: Block, b: Block) -> Block | None:
+    try:
+        return a.joined(b)
+    except (Refused, LookupError, ValueError):
+        return None
+
+
+def _alone(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for s, _, _ in known.givers("result_of", wanted.seq):
+        for signed, _ in known.facts.all("seq_operator", s):
+            if known.facts.all("plain_sum", signed):
+                _, operand, _ = known.facts.all("operand_of", s)[0]
+                for x in known.between(wanted.dist, operand):
+                    yield Derivation("alone_holds", (None, s, 0), ((x,),))
+
+
+def _sums(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    facts = known.facts
+    for o, kind, total, _ in known.givers("dist_sum", wanted.dist):
+        aims = [(s, False) for s, same, _, _ in known.givers("seq_sum", wanted.seq) if same == kind]
+        for aim, whole in [*aims, (wanted.seq, True)]:
+            terms = [(0, aim, "1", facts.one("seq_tensor", aim)[0])] if whole else []
+            terms = terms or sorted(facts.all("term_of", aim))
+            mine = sorted(facts.all("term_of", o))
+            options = [_counted(known, wanted, term, terms) for term in mine]
+            if len(mine) == total and all(options):
+                for chosen in _fitting(options):
+                    uses, at, exchanged = zip(*chosen, strict=True)
+                    yield Derivation("sum_holds", (o, aim, whole, at, exchanged), uses)
+
+
+Option = tuple[tuple[Statement], int, bool]
+
+
+def _counted(known: Derivations, wanted: Statement, term: Any, terms: Any) -> list[Option]:
+    """The ways in which a term may count: what it holds, of which sequential term."""
+    found: list[Option] = []
+    _, tensor, _, g = term
+    dist = known.facts.shape(g)
+    for j, of, _, f in terms:
+        seq = known.facts.shape(f)
+        for x in known.between(tensor, of):
+            try:
+                half = x.block.unfolded(seq.digits[0]).turned()
+                view = half.unfolded(dist.digits[0]).turned()
+            except Refused:
+                continue
+            if _lies(view.seq, seq.results[0], wanted.block.seq) and _lies(
+                view.dist, dist.results[0], wanted.block.dist
+            ):
+                swaps = [False, True] if len(x.parts) > 1 else [False]
+                found += [((x,), j, swap) for swap in swaps]
+    return found
+
+
+def _lies(at: Mapping[int, int], labels: Sequence[int], offsets: Mapping[int, int]) -> bool:
+    return all(at.get(label, offsets[dim]) == offsets[dim] for dim, label in enumerate(labels))
+
+
+def _fitting(options: Sequence[Sequence[Option]]) -> Iterator[list[Option]]:
+    """Choices in which no range overlaps another one in part; the last term varies first."""
+    stack: list[tuple[list[Option], dict[int, Any]]] = [([], {})]
+    while stack:
+        chosen, tally = stack.pop()
+        if len(chosen) == len(options):
+            yield chosen
+            continue
+        for option in reversed(options[len(chosen)]):
+            counted = _with(tally, option)
+            if counted is not None:
+                stack.append(([*chosen, option], counted))
+
+
+def _with(tally: dict[int, Any], option: Option) -> dict[int, Any] | None:
+    (x,), j, exchanged = option
+    parts = x.parts
+    if exchanged:
+        parts = (parts[1], parts[0], *parts[2:])
+    axis, _, lo, n, extent = parts[0] if parts else (None, "", 0, 1, 1)
+    key = axis, extent, parts[1:]
+    known, spans = tally.get(j, (key, ()))
+    apart = all((a, m) == (lo, n) or a + m <= lo or lo + n <= a for a, m in spans)
+    return {**tally, j: (key, (*spans, (lo, n)))} if apart and known == key else None
+
+
+def _seq_slices(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for s, of, *_ in known.givers("seq_slice", wanted.seq):
+        for x in known.between(wanted.dist, of):
+            yield Derivation("seq_slice_holds", (s,), ((x,),))
+
+
+def _dist_slices(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for o, of, *_ in known.givers("dist_slice", wanted.dist):
+        for x in known.between(of, wanted.seq):
+            yield Derivation("dist_slice_holds", (o,), ((x,),))
+
+
+def _seq_members(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for s, _, _ in known.givers("seq_concat", wanted.seq):
+        for place, of, *_ in known.facts.all("seq_member", s):
+            for x in known.between(wanted.dist, of):
+                yield Derivation("seq_member_holds", (s, place), ((x,),))
+
+
+def _dist_concats(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for o, _, _, local in known.givers("dist_concat", wanted.dist):
+        members = sorted(known.facts.all("dist_member", o))
+        options = [known.between(of, wanted.seq) for _, of, *_ in members]
+        for uses in product(*options):
+            yield Derivation("dist_concat_holds", (o, 0), tuple((x,) for x in uses))
+        for place, found in enumerate(options if local else ()):
+            for x in found:
+                yield Derivation("dist_concat_holds", (o, place), ((x,),))
+
+
+def _lookups(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for o, table, *_ in known.givers("dist_lookup", wanted.dist):
+        for s, whole, _, f, label, _ in known.givers("seq_lookup", wanted.seq):
+            digits = known.facts.shape(f).digits[0]
+            for rows, ids in product(known.between(table, whole), _ids(known, o, s)):
+                lo = _position(rows.block, digits, label)
+                yield Derivation("lookup_holds", (o, s, lo), ((rows,), (ids,)))
+
+
+def _position(block: Block, digits: Sequence[Digits], label: int) -> int:
+    """Where the sequential side of a block begins along a label."""
+    try:
+        return block.unfolded(digits).seq.get(label, 0)
+    except (Refused, ValueError):
+        return 0
+
+
+def _onehots(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for o, *_ in known.givers("dist_onehot", wanted.dist):
+        for s, _, f, label, _ in known.givers("seq_onehot", wanted.seq):
+            dim = known.facts.shape(f).results[0].index(label)
+            for ids in _ids(known, o, s):
+                yield Derivation("onehot_holds", (o, s, wanted.block.seq[dim]), ((ids,),))
+
+
+def _ids(known: Derivations, o: str, s: str) -> list[Statement]:
+    """What was derived between the integer tensors that two lookups go back to."""
+    mine, theirs = (_read(known.facts, side, by) for side, by in (("dist", o), ("seq", s)))
+    return [x for a in mine for b in theirs for x in known.between(a, b)]
+
+
+INTEGER = {
+    **{"integer_test": (0,), "integer_pair": (1, 2), "integer_not": (0,)},
+    **{"integer_fill": (0, 1), "integer_clamp": (0,), "integer_term": (1,)},
+}
+
+
+def _read(facts: Checker, side: str, by: str) -> list[str]:
+    """The integer tensors that a lookup reads, its ids first."""
+    ids = [row[1] for row in facts.all(f"{side}_lookup", by)]
+    ids += [row[0] for row in facts.all(f"{side}_onehot", by)]
+    todo, found = [*ids, *(mask for (mask,) in facts.all("lookup_masked", by))], []
+    while todo:
+        tensor = todo.pop(0)
+        if tensor not in found:
+            found.append(tensor)
+            for relation, columns in INTEGER.items():
+                todo += [row[at] for row in facts.all(relation, tensor) for at in columns]
+    return found
+
+
+Finder = Callable[[Derivations, Statement], Iterator[Derivation]]
+FINDERS: tuple[Finder, ...] = (
+    *(_inputs, _operators, _alone, _sums, _seq_slices, _dist_slices),
+    *(_seq_members, _dist_concats, _lookups, _onehots),
+)
