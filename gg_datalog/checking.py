@@ -51,7 +51,7 @@ def checked(proof: Path, facts: Path, progress: Progress) -> str:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", str(path), WRITTEN_BY) from None
     except (ValueError, RecursionError) as error:
@@ -61,7 +61,8 @@ def _document(path: Path) -> dict[str, Any]:
         raise InputError("this is no certificate of this release", str(path), WRITTEN_BY)
     if not isinstance(document["steps"], list) or not isinstance(document["outputs"], list):
         raise InputError("steps and outputs have to be lists", str(path), WRITTEN_BY)
-    return document
+    found: dict[str, Any] = document
+    return found
 
 
 def _rows(table: Any) -> list[tuple[Any, ...]]:

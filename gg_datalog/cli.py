@@ -14,6 +14,7 @@ import click
 from gg_datalog import __version__
 from gg_datalog.defaults import PARAMETERS, configurable
 from gg_datalog.errors import GGError, InputError
+from gg_datalog.proof_commands import certificate, check, explain
 
 if TYPE_CHECKING:
     from gg_datalog.reporting.targets import Target
@@ -363,6 +364,10 @@ def doctor() -> None:
     click.echo("\n".join(lines))
     if not usable:
         raise SystemExit(ERROR)
+
+
+for command in (explain, certificate, check):
+    cli.add_command(command)
 
 
 def main() -> NoReturn:

@@ -164,7 +164,7 @@ def _groups(found: Sequence[Statement]) -> list[tuple[Statement, ...]]:
     groups: list[tuple[Statement, ...]] = [(x,) for x in found]
     for same in alike.values():
         row = sorted(same, key=lambda x: [*x.block.seq.values()])
-        chains = [((x,), x.block) for x in row]
+        chains: list[tuple[tuple[Statement, ...], Block]] = [((x,), x.block) for x in row]
         for pieces, block in chains:  # grows while it is walked
             for x in row[row.index(pieces[-1]) + 1 :]:
                 whole = _continued(block, x.block)

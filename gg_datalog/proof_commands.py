@@ -1,0 +1,83 @@
+"""The commands that tell why: explain, certificate, check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path)
+WIDE = 10_000
+"""Columns where no terminal reads along."""
+
+
+@click.command()
+@click.argument("result", type=FOLDER)
+@click.argument("tensor")
+@click.option("--rank", type=click.IntRange(0), help="What this rank has of it.")
+@click.option("--depth", type=click.IntRange(0), help="Levels of premises to show.  [default: 6]")
+@click.option(
+    "--format", "form", type=click.Choice(["human", "json"]), default="human", show_default=True
+)
+def explain(result: Path, tensor: str, rank: int | None, depth: int | None, form: str) -> None:
+    """Why a relation holds, down to the input relations; or what it would have needed.
+
+    TENSOR is a node: add_1 of the sequential graph, r0.mm_5 of a rank, or mm_5 with --rank.
+    """
+    from gg_datalog.explaining import explain as explained
+    from gg_datalog.explanation import as_json, as_tree
+    from gg_datalog.progress import progress
+
+    with progress() as say:
+        say("looking for the steps")
+        found = explained(result, tensor, rank, depth)
+    if form == "json":
+        click.echo(as_json(found))
+        return
+    terminal = click.get_text_stream("stdout").isatty()
+    width = click.get_current_context().terminal_width or _columns() if terminal else WIDE
+    click.echo(as_tree(found, width, terminal))
+
+
+def _columns() -> int:
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
+
+
+@click.command()
+@click.argument("result", type=FOLDER)
+@click.option("-o", "--out", "proof", required=True, type=FILE, help="File for the certificate.")
+def certificate(result: Path, proof: Path) -> None:
+    """Write for each mapped output the steps that prove it, for `check`."""
+    from gg_datalog.certifying import as_text
+    from gg_datalog.certifying import certificate as certified
+    from gg_datalog.progress import progress
+    from gg_datalog.reporting.targets import replace_file
+
+    with progress() as say:
+        document = certified(result, say)
+        replace_file(proof, as_text(document).encode())
+    outputs = len(document["outputs"])
+    click.echo(f"{len(document['steps'])} steps prove {outputs} outputs", err=True)
+
+
+@click.command()
+@click.argument("proof", type=FILE)
+@click.argument("facts", type=FOLDER)
+def check(proof: Path, facts: Path) -> None:
+    """Validate a certificate against facts, step by step, without the engine and its rules.
+
+    Ends with 0 where every step follows, with 1 where one does not, with 2 on bad input.
+    """
+    from gg_datalog.checking import NotProved, checked
+    from gg_datalog.progress import progress
+
+    try:
+        with progress() as say:
+            text = checked(proof, facts, say)
+    except NotProved as error:
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(1) from None
+    click.echo(text)
