@@ -117,8 +117,8 @@ class Statement(NamedTuple):  # what one step says
 
     def written(self) -> str:
         """As a certificate has it."""
-        block = [[*self.block.seq.values()], [*self.block.dist.values()], self.block.runs]
-        times = *self.times[0].as_integer_ratio(), *self.times[1:]
+        times, at = [*self.times[0].as_integer_ratio(), *self.times[1:]], self.block
+        block = [[*at.seq.values()], [*at.dist.values()], at.runs]
         return json.dumps([*self[:2], times, self.parts, block])
 
 
@@ -404,10 +404,10 @@ class Checker:
             masks = [self.column(mask, of, size) for (mask,) in self.all("lookup_masked", op)]
             hidden = map(any, zip(*masks, strict=True)) if masks else [False] * size
             for i, (row, hide) in enumerate(zip(self.column(rows, of, size), hidden, strict=True)):
-                if hide == (a <= i < a + m) or not 0 <= row < m or not (hide or row == i - a):
-                    raise Refused(f"id {i} does not read row {i - a} of {m}, as it has to")
-        block = merged(views)
-        parts = opened(seq, dist, block, s)
+                right = hide != (a <= i < a + m) and 0 <= row < m and (hide or row == i - a)
+                if not right and (masks or 0 <= row < m):  # an id is assumed to lie inside a table
+                    raise Refused(f"id {i} does not read row {i - a} of {m}")
+        parts = opened(seq, dist, block := merged(views), s)
         need(table or not parts, "one-hot ids leave nothing open")
         return Statement(d, t, ONE, parts, given(seq, dist, block))
 

@@ -85,6 +85,8 @@ def as_tree(found: Explanation, width: int, colour: bool) -> str:
     from rich.tree import Tree
 
     verdict = "is mapped" if found.mapped else "is not mapped"
+    if not found.mapped and any(node.state == "holds" for node in found.explanations):
+        verdict = "holds only a part or a multiple"
     root = Tree(Text(f"{found.tensor} {verdict}", style="bold"))
     _grow(root, found.explanations)
     text = StringIO()

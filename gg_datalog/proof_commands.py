@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -35,7 +36,7 @@ def explain(result: Path, tensor: str, rank: int | None, depth: int | None, form
     if form == "json":
         click.echo(as_json(found))
         return
-    terminal = click.get_text_stream("stdout").isatty()
+    terminal = sys.stdout.isatty()
     width = click.get_current_context().terminal_width or _columns() if terminal else WIDE
     click.echo(as_tree(found, width, terminal))
 

@@ -26,6 +26,13 @@ class Made:
     dtype: str
 
 
+def opened_at(database: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """By sequential operator the name of the node that it stands for."""
+    return dict(
+        database.sql("SELECT \"by\", node FROM operator_node WHERE side = 'seq'").fetchall()
+    )
+
+
 def nodes(database: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], Made]:
     """By side and base tensor the node that makes it."""
     rows = database.sql(
@@ -42,12 +49,12 @@ def _extents(shape: str) -> tuple[int, ...]:
     return tuple(int(extent) for extent in shape.split("x") if extent)
 
 
-def stated(x: Statement, made: Mapping[tuple[str, str], Made]) -> str:
+def stated(x: Statement, made: Mapping[tuple[str, str], Made], operators: Mapping[str, str]) -> str:
     """A statement in one line."""
     dist, seq = made["dist", x.dist], made["seq", x.seq]
     right = seq.name + indexed(x.block.seq, _reach(x, 0), seq.shape)
     for part in x.parts:
-        right = f"{partial(part, made)} of {right}"
+        right = f"{partial(part, operators)} of {right}"
     if x.times != ONE:
         right = f"{factor(x.times)} x {right}"
     left = dist.name + indexed(x.block.dist, _reach(x, 3), dist.shape)
@@ -85,11 +92,11 @@ def _index(at: int, runs: Sequence[tuple[int, int]], extent: int) -> str:
     return str(at) if width == 1 else f"{at}:{at + width}"
 
 
-def partial(part: Part, made: Mapping[tuple[str, str], Made]) -> str:
+def partial(part: Part, operators: Mapping[str, str]) -> str:
     """An open reduction: which range of it has been reduced, and where it was opened."""
     axis, kind, lo, n, extent = part
-    node = made.get(("seq", str(axis[-1][0])))
-    where = f" in {node.name}" if node is not None else ""
+    by = str(axis[-1][0])
+    where = f" in {operators[by]}" if by in operators else ""
     return f"Partial({kind} over {lo}:{lo + n} of {extent}{where})"
 
 

@@ -12,7 +12,7 @@ from gg_datalog.certifying import derivations
 from gg_datalog.checker import ONE, Statement
 from gg_datalog.derivations import Derivation, Derivations
 from gg_datalog.explanation import Node
-from gg_datalog.stating import nodes, stated
+from gg_datalog.stating import nodes, opened_at, stated
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,8 +30,9 @@ class Teller:
         self.database = database
         self.depth = depth
         self.known: Derivations = derivations(database)
-        self.made = nodes(database)
+        self.made, self.operators = nodes(database), opened_at(database)
         self._told: set[int] = set()
+        self._gone: set[tuple[str, str]] = set()
 
     def tensor(self, side: str, base: str, rank: int | None) -> tuple[bool, list[Node]]:
         """Is a base tensor mapped, and why (or why not)?"""
@@ -77,7 +78,7 @@ class Teller:
     def holds(self, x: Statement, depth: int, path: Sequence[Statement]) -> Node:
         """Why a statement holds."""
         at = [self.made["dist", x.dist], self.made["seq", x.seq]]
-        node = Node(stated(x, self.made), at=at)
+        node = Node(stated(x, self.made, self.operators), at=at)
         if id(x) in self._told:
             node.state = "above"
             return node
@@ -107,13 +108,17 @@ class Teller:
         made = self.made[side, base]
         what = "cannot be rebuilt" if side == "seq" else "is related to no sequential tensor"
         node = Node(f"`{made.name}` ({made.target or 'input'}) {what}", "missing", at=[made])
+        if (side, base) in self._gone:
+            node.state = "above"
+            return node
         needs = [need for need in self._needs(side, base) if need not in path]
         if depth <= 0:
             node.more = len(needs)
             return node
-        node.premises = [*self._near(side, base)]
-        for need in needs:
-            node.premises.append(self._need(side, need, depth - 1, (*path, base)))
+        self._gone.add((side, base))
+        operands = [self._need(side, need, depth - 1, (*path, base)) for need in needs]
+        operands.sort(key=lambda operand: operand.state != "missing")
+        node.premises = [*self._near(side, base), *operands]
         return node
 
     def _need(self, side: str, base: str, depth: int, path: Sequence[str]) -> Node:
