@@ -35,13 +35,26 @@ def explain(
         InputError: there is no such result or node.
     """
     with open_result(result) as database:
-        side, number, name = _found(database, tensor, rank)
-        base = _base(database, side, number, name)
-        told = Teller(database, DEPTH if depth is None else depth)
-        only = rank if side == "seq" else None
-        mapped, trees = told.tensor(side, base, only)
-    text = f"r{number}.{name}" if side == "dist" else name
-    return Explanation(text, side, number if side == "dist" else rank, mapped, trees)
+        return Explainer(database).explain(tensor, rank, depth)
+
+
+class Explainer:
+    """Explains several tensors of one result, which is read once."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+        self._database = database
+        self._teller = Teller(database, DEPTH)
+
+    def explain(
+        self, tensor: str, rank: int | None = None, depth: int | None = None
+    ) -> Explanation:
+        """As :func:`explain`, of the result that was opened."""
+        side, number, name = _found(self._database, tensor, rank)
+        base = _base(self._database, side, number, name)
+        told = self._teller.afresh(DEPTH if depth is None else depth)
+        mapped, trees = told.tensor(side, base, rank if side == "seq" else None)
+        text = f"r{number}.{name}" if side == "dist" else name
+        return Explanation(text, side, number if side == "dist" else rank, mapped, trees)
 
 
 # ---- which tensor is meant -------------------------------------------------------------------

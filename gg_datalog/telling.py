@@ -4,6 +4,7 @@ a tensor that cannot be rebuilt to what it would have needed."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,12 @@ class Teller:
         self.made, self.operators = nodes(database), opened_at(database)
         self._told: set[int] = set()
         self._gone: set[tuple[str, str]] = set()
+
+    def afresh(self, depth: int) -> Teller:
+        """The same result, of which nothing has been told yet."""
+        other = copy(self)
+        other.depth, other._told = depth, set()
+        return other
 
     def tensor(self, side: str, base: str, rank: int | None) -> tuple[bool, list[Node]]:
         """Is a base tensor mapped, and why (or why not)?"""

@@ -76,6 +76,7 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
         rows = operators(database, tensors)
         covered = coverage(database)
         pictures, shared = _pictures(report, database, tensors)
+        explained = explanations(report, database)
     return {
         "report": report,
         "headline": HEADLINE[report.verdict],
@@ -91,7 +92,7 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
         "shared": shared,
         "operators": rows,
         "coverage": covered,
-        "explained": explanations(report, result),
+        "explained": explained,
         "place": place,
         "numbers": numbers,
         "modules": modules,

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gg_datalog.errors import InputError
+from gg_datalog.errors import GGError
 from gg_datalog.report import Finding, Report
 from gg_datalog.reporting.html_tensors import ranked
 from gg_datalog.reporting.printable import printable
+
+if TYPE_CHECKING:
+    import duckdb
 
 DEPTH = 6
 MOST_FINDINGS, MOST_OUTPUTS = 12, 24
@@ -39,11 +40,9 @@ class Explanations:
     outputs: Mapping[str, Tree]
 
 
-def explanations(report: Report, result: Path) -> Explanations:
+def explanations(report: Report, database: duckdb.DuckDBPyConnection) -> Explanations:
     """Trees for the first findings and outputs."""
-    explain = _explainer(result)
-    if explain is None:
-        return Explanations({}, {})
+    explain = _explainer(database)
     tree = cache(partial(_tree, explain))
     findings = {
         index: [found for name, rank in _told(finding) if (found := tree(name, rank)) is not None]
@@ -57,13 +56,11 @@ def explanations(report: Report, result: Path) -> Explanations:
     return Explanations(findings, outputs)
 
 
-def _explainer(result: Path) -> Explain | None:
+def _explainer(database: duckdb.DuckDBPyConnection) -> Explain:
     """What explains the tensors of a result."""
-    try:
-        explain = import_module("gg_datalog.explaining").explain
-    except ImportError:
-        return None
-    return partial(explain, result, depth=DEPTH)
+    from gg_datalog.explaining import Explainer
+
+    return partial(Explainer(database).explain, depth=DEPTH)
 
 
 def _told(found: Finding) -> Iterable[tuple[str, int | None]]:
@@ -80,7 +77,7 @@ def _tree(explain: Explain, tensor: str, rank: int | None) -> Tree | None:
     """None where there is nothing to say."""
     try:
         document = printable(explain(tensor, rank).document())
-    except InputError:
+    except GGError:
         return None
     room = [MOST_NODES]
     nodes, _ = _pruned(document["explanations"], room)

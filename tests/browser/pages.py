@@ -45,7 +45,7 @@ class Pages:
     def _explained(self) -> Path:
         """The broken case, each tensor with a tree of explanations."""
         page = self.folder / "explained.html"
-        with patch("gg_datalog.reporting.html_explain._explainer", lambda result: explained):
+        with patch("gg_datalog.reporting.html_explain._explainer", lambda database: explained):
             _done("report", self.result("broken"), "--report", f"html={page}")
         return page
 

@@ -98,6 +98,21 @@ def test_an_explanation_expands(pages: Pages, opened: Open) -> None:
         assert tree.get_by_text("1 more premise left out").first.is_visible()
 
 
+def test_why_it_is_so(pages: Pages, opened: Open) -> None:
+    with opened(pages("broken")) as page:
+        assert (
+            page.locator(".why summary").all_inner_texts()[0].startswith("Why add_1 is not mapped")
+        )
+        seq, dist = page.locator(".finding .why").all()
+        seq.locator("summary").first.click()
+        assert seq.get_by_text("addmm_1 (aten.addmm.default) cannot be rebuilt").is_visible()
+        dist.locator("summary").first.click()
+        assert dist.get_by_text("r0.bmm_1 = bmm_1[:, 0:2, :, :]").first.is_visible()
+    with opened(pages("good")) as page:
+        page.locator(".outputs .why summary").first.click()
+        assert page.locator(".outputs .fact").first.inner_text() == "r0.add_3 = add_1"
+
+
 def lit(page: Page) -> set[str]:
     """What is highlighted: side and name."""
     return set(
