@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
-from gg_datalog.diagnosis import finding, names, rows
+from gg_datalog.diagnosis import finding
+from gg_datalog.differences import (
+    left_out,
+    other_attribute,
+    other_mask,
+    other_operand,
+    stale,
+    unwritten,
+)
+from gg_datalog.factors import sums, used_factor
 from gg_datalog.findings import Kind
+from gg_datalog.parts import open_causes
 from gg_datalog.report import Finding
-from gg_datalog.terms import coefficient_text
+from gg_datalog.scene import Scene
+from gg_datalog.shards import input_gap, misplaced, operand_ranges, shard_too_small, wrong_range
+from gg_datalog.wording import names_text
 
-if TYPE_CHECKING:
-    import duckdb
+Blocked = tuple[str, str | None, str | None]  # reason, distributed tensor, operand at fault
 
 # What `blocked` gives as reason, in a sentence about distributed operators (and their operands).
 SENTENCE = {
@@ -26,105 +38,60 @@ SENTENCE = {
     "unsupported operator": "no rule describes {dist}",
     "no counterpart": "another operator on the same operands is {dist}",
 }
-# How often a sum counts a term that it does not have whole.
-COUNTED = {"missing": "0 times", "open": "only a part of"}
 BEYOND = {"unsupported operator": Kind.UNSUPPORTED, "opaque input": Kind.OPAQUE}
 
 
-def chain_breaks(database: duckdb.DuckDBPyConnection, told: set[str | None]) -> Iterator[Finding]:
+def chain_breaks(scene: Scene, told: set[str | None]) -> Iterator[Finding]:
     """One finding per tensor at which a chain breaks; ``told`` outputs are explained already."""
-    yield from _open_causes(database)
-    explained = {node for (node,) in rows(database, _EXPLAINED)}
+    causes = list(open_causes(scene))
+    yield from causes
+    origins = {found.seq for found in causes}
+    explained = {node for node, origin in scene.rows(_EXPLAINED) if origin in origins}
     told = told | explained
-    sums = [found for found in _sums(database) if found.seq not in told]
-    yield from sums
-    told |= {found.seq for found in sums}
-    for seq, node, target, source, opaque, detail in rows(database, _SEQ):
+    counted = [found for found in sums(scene) if found.seq not in told]
+    yield from counted
+    told |= {found.seq for found in counted}
+    for seq, node, target, opaque, detail in scene.rows(_SEQ):
         if node not in told:
-            yield _seq_break(database, seq, (node, target, source), opaque, detail)
-    yield from _rank_breaks(database, explained)
+            yield _seq_break(scene, seq, node, target, opaque, detail)
+    yield from _rank_breaks(scene, explained)
 
 
-def _rank_breaks(
-    database: duckdb.DuckDBPyConnection, explained: set[str | None]
-) -> Iterator[Finding]:
+def _rank_breaks(scene: Scene, explained: set[str | None]) -> Iterator[Finding]:
     """Breaks on single ranks that no break of the sequential chain accounts for."""
-    for dist, source, near, near_source, opaque, detail, reason, operand in rows(database, _DIST):
-        where: dict[str, Any] = {"dist": tuple(dist), "dist_source": source or None}
-        where |= {"seq": near, "seq_source": near_source or None}
+    for dists, seq, near, opaque, detail, reason, operand in scene.rows(_DIST):
+        names = tuple(scene.names(dists))
+        where: dict[str, Any] = {"seq": near, "dist": names}
+        where["outputs"] = tuple(dict.fromkeys(scene.outputs[w] for w in _wants(scene, dists)))
         if near in explained and opaque is None and "part of a reduction" in (reason or ""):
             continue
         if opaque is not None:
-            yield finding(BEYOND[opaque], f"{names(dist)} stands in the way: {detail}", **where)
+            text = f"{names_text(names)} stands in the way: {detail}"
+            yield finding(BEYOND[opaque], text, **where)
         elif near is not None:
-            why = SENTENCE[reason].format(dist=names(dist), operand=names(operand))
-            text = f"{names(dist)} should give what `{near}` gives, but does not: {why}"
+            blocked = [(reason, dist, operand[0] if operand else None) for dist in dists]
+            found = _specific(scene, seq, blocked)
+            if found is not None:
+                yield replace(found, outputs=found.outputs or where["outputs"])
+                continue
+            told = names_text(scene.names(operand))
+            why = SENTENCE[reason].format(dist=names_text(names), operand=told)
+            text = f"{names_text(names)} should give what `{near}` gives, but does not: {why}"
             yield finding(Kind.RANK_BREAKS, text, **where)
 
 
-def _sums(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
-    """Sums that the ranks have, too, but with other coefficients or without some terms."""
-    for node, source, dist, dist_source, terms in rows(database, _SUMS):
-        told = [
-            f"{COUNTED.get(state, coefficient_text(times) + ' times')} `{term}`"
-            for term, state, times in terms
-        ]
-        yield finding(
-            Kind.SUM_RATIO,
-            f"{names(dist)}: in the sum that is to give `{node}`, found {', '.join(told)}; "
-            "expected 1 times each",
-            seq=node,
-            seq_source=source or None,
-            dist=tuple(dist),
-            dist_source=dist_source or None,
-        )
-
-
-def _open_causes(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
-    """Reductions that are never completed, the one that most outputs wait for first."""
-    for node, target, source, holders, at, users, outputs in rows(database, _CAUSES):
-        text = (
-            f"{names(holders)} hold only parts of `{node}` ({target}), one per rank, and are used "
-            f"as if they were all of it, by {names(users)}: the reduction over ranks is missing "
-            f"(outputs: {names(outputs)})"
-        )
-        where: dict[str, Any] = {"dist": tuple(holders), "dist_source": at or None}
-        yield finding(Kind.PART_USED, text, seq=node, seq_source=source or None, **where)
+def _wants(scene: Scene, dists: Sequence[str]) -> list[int]:
+    sql = "SELECT DISTINCT wants FROM chain_break WHERE dist IN (SELECT unnest(?)) ORDER BY wants"
+    return [wants for (wants,) in scene.rows(sql, list(dists))]
 
 
 _EXPLAINED = """
-    SELECT DISTINCT t.node FROM open_cause c
-    JOIN tensor_node t ON t.side = 'seq' AND t.tensor = c.seq"""
-
-_CAUSES = """
-    WITH holder AS (
-        SELECT o.origin, list(DISTINCT d.name ORDER BY d.name) AS names, min(d.source) AS source
-        FROM open_origin o JOIN tensor_node d ON d.side = 'dist' AND d.tensor = o.dist
-        WHERE o.seq = o.origin GROUP BY o.origin
-    )
-    SELECT t.node, t.target, t.source, h.names, h.source,
-           list(DISTINCT u.name ORDER BY u.name), list(DISTINCT n.seq ORDER BY n.seq)
-    FROM open_cause c
-    JOIN tensor_node t ON t.side = 'seq' AND t.tensor = c.origin
-    JOIN holder h ON h.origin = c.origin
-    JOIN tensor_node u ON u.side = 'dist' AND u.tensor = c.used_by
-    JOIN output_name n ON n.wants = c.wants
-    GROUP BY t.node, t.target, t.source, h.names, h.source
-    ORDER BY count(DISTINCT n.seq) DESC, t.node"""
-
-_SUMS = """
-    SELECT node, source, list(dist ORDER BY dist), min(dist_source), terms
-    FROM (
-        SELECT t.node, t.source, d.dist, min(d.source) AS dist_source,
-               list((d.term, d.state, d.times) ORDER BY d.term) AS terms
-        FROM sum_difference d JOIN tensor_node t ON t.side = 'seq' AND t.tensor = d.seq
-        WHERE d.seq IN (SELECT tensor FROM seq_chain WHERE first)
-        GROUP BY t.node, t.source, d.dist
-    )
-    GROUP BY node, source, terms ORDER BY node"""
+    SELECT DISTINCT t.node, o.node FROM open_cause c
+    JOIN tensor_node t ON t.side = 'seq' AND t.tensor = c.seq
+    JOIN tensor_node o ON o.side = 'seq' AND o.tensor = c.origin"""
 
 _SEQ = """
-    SELECT DISTINCT c.tensor, t.node, t.target, t.source, o.reason, o.detail
+    SELECT DISTINCT c.tensor, t.node, t.target, o.reason, o.detail
     FROM seq_chain c JOIN tensor_node t ON t.side = 'seq' AND t.tensor = c.tensor
     LEFT JOIN tensor_opaque o ON o.side = 'seq' AND o.tensor = c.tensor
     WHERE c.first ORDER BY c.tensor"""
@@ -135,71 +102,100 @@ _DIST = """
         WHERE b.rank IS NOT NULL AND b.telling
           AND coalesce(b.seq NOT IN (SELECT tensor FROM seq_chain WHERE first), true)
     )
-    SELECT list(DISTINCT d.name ORDER BY d.name), min(d.source), s.node, s.source,
-           o.reason, o.detail, k.reason,
-           coalesce(list(DISTINCT p.name ORDER BY p.name) FILTER (p.name IS NOT NULL), [])
-    FROM broken b JOIN tensor_node d ON d.side = 'dist' AND d.tensor = b.dist
+    SELECT list(DISTINCT b.dist ORDER BY b.dist), b.seq, s.node, o.reason, o.detail, k.reason,
+           coalesce(list(DISTINCT k.operand ORDER BY k.operand)
+                    FILTER (k.operand IS NOT NULL), [])
+    FROM broken b
     LEFT JOIN tensor_node s ON s.side = 'seq' AND s.tensor = b.seq
     LEFT JOIN tensor_opaque o ON o.side = 'dist' AND o.tensor = b.dist
     LEFT JOIN blocked k ON k.seq = b.seq AND k.dist = b.dist
-    LEFT JOIN tensor_node p ON p.side = 'dist' AND p.tensor = k.operand
-    GROUP BY s.node, s.source, o.reason, o.detail, k.reason ORDER BY s.node, o.detail, k.reason"""
+    GROUP BY b.seq, s.node, o.reason, o.detail, k.reason ORDER BY s.node, o.detail, k.reason"""
+
+_BLOCKED = "SELECT reason, dist, operand FROM blocked WHERE seq = ? ORDER BY ALL"
+
+_NEEDS = "SELECT 1 FROM tensor_needs WHERE side = 'seq' AND tensor = ? LIMIT 1"
+
+_RANKS = """
+    SELECT DISTINCT dist FROM chain_break
+    WHERE dist IS NOT NULL AND NOT helper AND wants IN (SELECT wants FROM chain_break WHERE seq = ?)
+    ORDER BY dist"""
+
+
+_RETURNED = """
+    SELECT DISTINCT "of" FROM returned
+    WHERE wants IN (SELECT wants FROM chain_break WHERE seq = ?) ORDER BY ALL"""
 
 
 def _seq_break(
-    database: duckdb.DuckDBPyConnection,
-    seq: str,
-    node: tuple[str, str, str],
-    opaque: str | None,
-    detail: str | None,
+    scene: Scene, seq: str, node: str, target: str, opaque: str | None, detail: str | None
 ) -> Finding:
-    name, target, source = node
-    where: dict[str, Any] = {"seq": name, "seq_source": source or None}
+    where: dict[str, Any] = {"seq": node, "outputs": scene.spoiled([seq])}
     if opaque is not None:
-        text = f"`{name}` ({target}) stands in the way: {detail}"
+        text = f"`{node}` ({target}) stands in the way: {detail}"
         return finding(BEYOND[opaque], text, **where)
-    closest = _closest(database, seq)
-    where["dist"] = tuple(dict.fromkeys(d for _, dist, _, _ in closest for d in dist))
-    where["dist_source"] = next((at for _, _, _, at in closest if at), None)
-    if not any(rows(database, _NEEDS.format(_text(seq)))):
-        return finding(Kind.CHAIN_BREAKS, f"input `{name}`: {_cover(closest)}", **where)
-    reasons = [
-        SENTENCE[reason].format(dist=names(dist), operand=names(operand))
-        for reason, dist, operand, _ in closest
-        if dist
+    blocked: list[Blocked] = scene.rows(_BLOCKED, seq)
+    dists = list(dict.fromkeys(dist for _, dist, _ in blocked if dist))
+    if not scene.rows(_NEEDS, seq):
+        return input_gap(scene, seq, dists)
+    return _specific(scene, seq, blocked) or _general(scene, seq, blocked, where)
+
+
+def _specific(scene: Scene, seq: str, blocked: Sequence[Blocked]) -> Finding | None:
+    """What is wrong at a break, where it is one of the mistakes that have a name."""
+    reasons: dict[str, list[tuple[str, str | None]]] = {}
+    for reason, dist, operand in blocked:
+        if dist is not None:
+            reasons.setdefault(reason, []).append((dist, operand))
+    dists = list(dict.fromkeys(d for found in reasons.values() for d, _ in found))
+    ranged = [d for d, _ in reasons.get("different range", ())]
+    attributed = [d for d, _ in reasons.get("different attribute", ())]
+    operated = [d for d, _ in reasons.get("different operand", ())]
+    broken = [d for (d,) in scene.rows(_RANKS, seq)]
+    return (
+        unwritten(scene, seq, dists or [d for (d,) in scene.rows(_RETURNED, seq)])
+        or (used_factor(scene, seq, blocked) if "other coefficient" in reasons else None)
+        or misplaced(scene, seq, [*dists, *broken])
+        or other_mask(scene, seq, blocked)
+        or shard_too_small(scene, seq, ranged)
+        or operand_ranges(scene, seq, ranged)
+        or other_attribute(scene, seq, [*attributed, *ranged])
+        or (wrong_range(scene, seq, ranged) if ranged else None)
+        or other_operand(scene, seq, operated)
+        or left_out(scene, seq, [d for d, _ in reasons.get("no counterpart", ())])
+        or (None if dists else stale(scene, seq))
+    )
+
+
+def _general(scene: Scene, seq: str, blocked: Sequence[Blocked], where: dict[str, Any]) -> Finding:
+    """What comes closest at a break."""
+    of = scene.seq(seq)
+    closest: dict[str, tuple[list[str], list[str]]] = {}
+    for reason, dist, operand in blocked:
+        dists, operands = closest.setdefault(reason, ([], []))
+        dists += [dist] if dist else []
+        operands += [operand] if operand else []
+    if len(closest) > 1:
+        closest.pop("no counterpart", None)
+    told = [
+        SENTENCE[reason].format(
+            dist=names_text(scene.names(dists)), operand=names_text(scene.names(operands))
+        )
+        for reason, (dists, operands) in closest.items()
+        if dists
     ]
-    why = "; ".join(reasons) or "no operator of the ranks comes close"
-    text = f"`{name}` ({target}) has no equivalent on the ranks, though its operands have: {why}"
-    unsupported = [reason for reason, _, _, _ in closest] == ["unsupported operator"]
-    return finding(Kind.UNSUPPORTED if unsupported else Kind.CHAIN_BREAKS, text, **where)
+    why = "; ".join(told) or "no operator of the ranks comes close"
+    text = (
+        f"`{of.node}` ({of.target}) has no equivalent on the ranks, though its operands have: {why}"
+    )
+    unsupported = list(closest) == ["unsupported operator"]
+    near = scene.names(d for dists, _ in closest.values() for d in dists)
+    kind = Kind.UNSUPPORTED if unsupported else Kind.CHAIN_BREAKS
+    found = None if unsupported else _computed(scene, closest)
+    expected = f"{of.target} of what {of.node} takes"
+    return finding(kind, text, **where, dist=tuple(near), expected=expected, found=found)
 
 
-def _cover(closest: list[tuple[str, list[str], list[str], str]]) -> str:
-    held = [name for _, dist, _, _ in closest for name in dist]
-    if not held:
-        return "the input relations do not say what the ranks hold of it"
-    return f"{names(held)} hold only pieces of it, by the input relations"
-
-
-_NEEDS = "SELECT 1 FROM tensor_needs WHERE side = 'seq' AND tensor = {} LIMIT 1"
-
-
-def _closest(
-    database: duckdb.DuckDBPyConnection, seq: str
-) -> list[tuple[str, list[str], list[str], str]]:
-    sql = f"""
-        SELECT b.reason, list_sort(list(DISTINCT d.name)),
-               coalesce(list_sort(list(DISTINCT o.name) FILTER (o.name IS NOT NULL)), []),
-               min(d.source)
-        FROM blocked b
-        LEFT JOIN tensor_node d ON d.side = 'dist' AND d.tensor = b.dist
-        LEFT JOIN tensor_node o ON o.side = 'dist' AND o.tensor = b.operand
-        WHERE b.seq = {_text(seq)} GROUP BY b.reason ORDER BY b.reason"""
-    found = rows(database, sql)
-    if len(found) > 1:
-        found = [row for row in found if row[0] != "no counterpart"]
-    return [(r, [n for n in dist if n], operand, at) for r, dist, operand, at in found]
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+def _computed(scene: Scene, closest: dict[str, tuple[list[str], list[str]]]) -> str | None:
+    """What the ranks compute there."""
+    things = scene.things("dist", [d for dists, _ in closest.values() for d in dists])
+    return ", ".join(dict.fromkeys(thing.target for thing in things)) or None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gg_datalog.findings import Kind
@@ -13,30 +13,42 @@ if TYPE_CHECKING:
     import duckdb
 
 MANY = 6
+# What explains whatever else breaks behind it.
+CAUSES = {
+    kind.value.code
+    for kind in (Kind.PART_USED, Kind.NOT_LINEAR, Kind.WRONG_GROUP, Kind.WRONG_RANGE,
+                 Kind.REDUCED_TWICE, Kind.GRADIENT, Kind.UNWRITTEN)
+}  # fmt: skip
 
 
 def diagnose(database: duckdb.DuckDBPyConnection) -> list[Finding]:
     """All findings: causes first, then what is worth knowing."""
     from gg_datalog.breaks import chain_breaks
+    from gg_datalog.finishing import finished
+    from gg_datalog.precision import precision
+    from gg_datalog.returned import returned
+    from gg_datalog.scene import Scene
 
-    returned = list(_returned(database))
-    breaks = sorted(chain_breaks(database, {f.seq for f in returned}), key=_rank)
-    causes = [f for f in breaks if f.code == Kind.PART_USED.value.code]
+    scene = Scene(database)
+    back = list(returned(scene))
+    breaks = sorted(chain_breaks(scene, {f.seq for f in back}), key=_rank)
+    causes = [f for f in breaks if f.code in CAUSES]
     found = [
         *_mismatches(database),
         *causes,
-        *returned,
+        *back,
         *breaks[len(causes) :],
         *_limits(database),
         *_draws(database),
         *_notes(database),
+        *precision(scene),
     ]
-    return list(dict.fromkeys(found))
+    return finished(scene, list(dict.fromkeys(found)))
 
 
 def _rank(found: Finding) -> tuple[bool, bool]:
     """Causes that explain several breaks first, then those that name distributed operators."""
-    return found.code != Kind.PART_USED.value.code, not found.dist
+    return found.code not in CAUSES, not found.dist
 
 
 def finding(kind: Kind, message: str, **where: Any) -> Finding:
@@ -48,12 +60,6 @@ def finding(kind: Kind, message: str, **where: Any) -> Finding:
 def rows(database: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
     """All rows of a query."""
     return list(database.sql(sql).fetchall())
-
-
-def names(found: Sequence[str]) -> str:
-    """Names in a sentence; the rest of a long list as a number."""
-    quoted = [f"`{name}`" for name in found[:MANY]]
-    return ", ".join(quoted) + (f" and {len(found) - MANY} more" if len(found) > MANY else "")
 
 
 # ---- collectives, limits, notes ------------------------------------------------------------------
@@ -110,49 +116,3 @@ def _grouped(
         FROM {relation} GROUP BY {column}, reason ORDER BY {column}, reason"""
     for subject, reason, seq, dist in rows(database, sql):
         yield subject, reason, seq, tuple(dist or ())
-
-
-# ---- what comes back -----------------------------------------------------------------------------
-def _returned(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
-    """Outputs that come back in another form, or not at all."""
-    sql = """
-        SELECT o.seq, coalesce(g.source, ''), s.state, s.times,
-               list(s.dist ORDER BY s.rank), min(s.source),
-               o.wants IN (SELECT wants FROM chain_break WHERE telling),
-               bool_and(s.state = 'right') OVER (PARTITION BY o.wants)
-        FROM output_status o JOIN returned_state s USING (wants)
-        LEFT JOIN graph_node g ON g.side = 'seq' AND g.name = o.seq
-        WHERE o.status <> 'mapped'
-        GROUP BY o.wants, o.seq, g.source, s.state, s.times ORDER BY o.wants, s.state, s.times"""
-    for seq, seq_source, state, times, dist, dist_source, broken, all_right in rows(database, sql):
-        kind, text = _form(state, names(dist), seq, times, broken, all_right)
-        if kind is not None:
-            yield finding(
-                kind,
-                text,
-                seq=seq,
-                seq_source=seq_source or None,
-                dist=tuple(dist),
-                dist_source=dist_source or None,
-            )
-
-
-def _form(
-    state: str, dist: str, seq: str, times: str, broken: bool, all_right: bool
-) -> tuple[Kind | None, str]:
-    """What is wrong with what comes back; nothing where a break in the chain explains it."""
-    if state == "coefficient":
-        text = f"{dist}: found {coefficient_text(times)} times `{seq}`, expected 1 times"
-        return Kind.OTHER_COEFFICIENT, text
-    if state == "part":
-        text = f"{dist}: found a part of the reduction that gives `{seq}`, expected all of it "
-        return Kind.OPEN_REDUCTION, text + "(is a reduction over ranks missing?)"
-    if broken:
-        return None, ""
-    if state == "nothing":
-        return Kind.NOT_RELATED, f"{dist}: found a tensor that is not related to `{seq}`"
-    if state == "piece":
-        return Kind.NOT_COVERED, f"{dist}: only some of it is related to `{seq}`"
-    if all_right:
-        return Kind.NOT_COVERED, f"{dist}: found pieces of `{seq}`, which do not make up all of it"
-    return None, ""

@@ -4,7 +4,7 @@ a new code. The text lies in ``findings.toml``: it is reference, help and title 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -17,7 +17,8 @@ from gg_datalog.errors import InputError
 @dataclass(frozen=True)
 class Example:
     """A small pair of programs: ``wrong`` on the ranks gives the finding that ``says`` so, with
-    ``right`` it is gone; ``relate`` are rows of the input relations, where shapes do not tell."""
+    ``right`` it is gone; ``relate`` are rows of the input relations, where shapes do not tell;
+    ``names`` is what the program calls its outputs."""
 
     sequential: str
     wrong: str
@@ -26,6 +27,7 @@ class Example:
     world: int = 2
     groups: Mapping[str, Any] | None = None
     relate: Mapping[str, Any] | None = None
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,33 @@ class Kind(Enum):
     NOT_RELATED = PAGES["GG106"]
     SUM_RATIO = PAGES["GG107"]
     PART_USED = PAGES["GG108"]
+    NOT_LINEAR = PAGES["GG109"]
     COLLECTIVE = PAGES["GG110"]
+    WRONG_ORDER = PAGES["GG111"]
+    WRONG_RANGE = PAGES["GG112"]
+    WRONG_GROUP = PAGES["GG113"]
+    REDUCED_TWICE = PAGES["GG114"]
+    USED_FACTOR = PAGES["GG115"]
+    OTHER_ATTRIBUTE = PAGES["GG116"]
+    OTHER_OPERAND = PAGES["GG117"]
+    NEEDS_WHOLE = PAGES["GG118"]
+    GRADIENT = PAGES["GG119"]
     UNSUPPORTED = PAGES["GG120"]
     OPAQUE = PAGES["GG121"]
     LIMIT = PAGES["GG122"]
     SHARED_DRAW = PAGES["GG123"]
+    INPUT_GAP = PAGES["GG124"]
     EXTRACTION = PAGES["GG130"]
     UNINTERPRETED = PAGES["GG131"]
     NOTHING_KNOWN = PAGES["GG132"]
     OUT_OF_ORDER = PAGES["GG133"]
+    PRECISION = PAGES["GG134"]
     CONTRADICTED = PAGES["GG140"]
     NOT_SHOWN = PAGES["GG141"]
+    STALE = PAGES["GG150"]
+    UNWRITTEN = PAGES["GG151"]
+    OTHER_MASK = PAGES["GG152"]
+    LEFT_OUT = PAGES["GG153"]
 
 
 def page(code: str) -> Page:

@@ -85,9 +85,9 @@ def _columns(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
 def _finding(found: Finding) -> Iterator[str]:
     yield f"  {found.code} {found.level}: {found.message}"
     for label, text in details(found):
-        if label not in BESIDE_THE_MESSAGE:
+        if label not in BESIDE_THE_MESSAGE and (label != "outputs" or len(found.outputs) > 1):
             yield f"      {label}: {text}"
 
 
-# Messages name the ranks and what is spoiled; other formats say it in a field of its own as well.
-BESIDE_THE_MESSAGE = ("on ranks", "outputs")
+# Messages name the ranks and say what follows; other formats have a field of its own for that.
+BESIDE_THE_MESSAGE = ("on ranks", "effect")

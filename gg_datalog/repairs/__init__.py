@@ -39,6 +39,10 @@ CAUSES = frozenset(
         Kind.NOT_RELATED,
         Kind.CHAIN_BREAKS,
         Kind.RANK_BREAKS,
+        Kind.WRONG_GROUP,
+        Kind.REDUCED_TWICE,
+        Kind.USED_FACTOR,
+        Kind.GRADIENT,
     )
 )
 

@@ -21,7 +21,19 @@ def scalings(scene: Scene, found: Finding) -> Iterator[Candidate]:
         return
     yield from _terms(scene, found.seq)
     yield from _returned(scene, found.seq)
-    yield from _operands(scene, found.seq)
+    for seq in (found.seq, *_broken_users(scene, found.seq)):
+        yield from _operands(scene, seq)
+
+
+def _broken_users(scene: Scene, seq: str) -> list[str]:
+    """Sequential nodes that take this one, at which a chain breaks."""
+    sql = """
+        SELECT DISTINCT u.node FROM tensor_node t
+        JOIN tensor_needs n ON n.side = 'seq' AND n.needs = t.tensor
+        JOIN chain_break c ON c.seq = n.tensor
+        JOIN tensor_node u ON u.side = 'seq' AND u.tensor = n.tensor
+        WHERE t.side = 'seq' AND t.node = ? ORDER BY ALL"""
+    return [node for (node,) in scene.ask(sql, seq)]
 
 
 def _scale(scene: Scene, sites: Sequence[Site], by: Fraction) -> Candidate:

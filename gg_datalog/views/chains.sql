@@ -181,7 +181,8 @@ SELECT dist, seq, same_target OR same_signature AS likely FROM operator_pair
 WHERE dist IN (SELECT tensor FROM dist_chain WHERE first)
 QUALIFY row_number() OVER (
     PARTITION BY dist
-    ORDER BY same_signature DESC, same_target DESC, matched DESC, seq
+    ORDER BY same_signature DESC, same_target DESC,
+             seq IN (SELECT "of" FROM missing_for) DESC, matched DESC, seq
 ) = 1;
 COMMENT ON VIEW meant_for IS
     'The sequential operator that comes closest to a distributed one at which a chain breaks; likely: '

@@ -9,7 +9,7 @@ fitting AS (
     SELECT dist, seq FROM counted QUALIFY lacking = min(lacking) OVER (PARTITION BY seq)
 )
 SELECT q.gives AS seq, coalesce(n.name, f.dist) AS dist, coalesce(n.source, '') AS source,
-       coalesce(u.name, t."of") AS term, f.state, f.times
+       coalesce(u.name, t."of") AS term, f.state, f.times, f.dist AS "by", t."of" AS base
 FROM sum_found f
 JOIN fitting b USING (dist, seq)
 JOIN seq_sum q ON q."by" = f.seq
@@ -19,7 +19,8 @@ LEFT JOIN dist_sum d ON d."by" = f.dist
 LEFT JOIN tensor_node n ON n.side = 'dist' AND n.tensor = d.gives
 WHERE f.state <> 'complete' OR f.times <> '[1, 1, , ]';
 COMMENT ON VIEW sum_difference IS
-    'Terms of sequential sum `seq` that the distributed sum that comes closest counts differently.';
+    'Terms of sequential sum `seq` (`base` as a tensor) that the distributed sum `by` that comes '
+    'closest counts differently.';
 
 CREATE VIEW open_origin AS
 WITH opener AS (

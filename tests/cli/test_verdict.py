@@ -49,7 +49,18 @@ def test_a_missing_all_reduce_does_not_refine(cli: Cli, bad: Path) -> None:
     assert finding["code"] == "GG108"
     assert finding["seq"] == "mm"
     assert finding["dist"] == ["r0.mm", "r1.mm"]
-    assert "by `r0.y`, `r1.y`: the reduction over ranks is missing" in finding["message"]
+    assert "goes into `y` as if it were all of it: the reduction" in finding["message"]
+    assert (
+        finding["found"]
+        == "f32[4, 5] Partial(sum over dim 1 of x: 0:3, 3:6 of 6) of mm on ranks 0-1"
+    )
+    assert finding["expected"] == "f32[4, 5] Replicate of mm on ranks 0-1"
+    assert (finding["module"], finding["dist_module"], finding["ranks"]) == (
+        "block",
+        "block",
+        [0, 1],
+    )
+    assert finding["outputs"] == ["y"]
     assert finding["seq_source"].startswith("model.py")
 
 
@@ -64,7 +75,8 @@ def test_a_factor_is_named(cli: Cli, make_case: MakeCase) -> None:
     assert found.status == 1
     (finding,) = found.report["findings"]
     assert finding["code"] == "GG103"
-    assert "found 3 times `mm`, expected 1 times" in finding["message"]
+    assert finding["message"] == "`scaled` on ranks 0-1, returned for `mm`, is 3 times `mm`"
+    assert (finding["found"], finding["expected"]) == ("3 x mm", "mm")
 
 
 def test_a_partial_output_has_to_be_declared(cli: Cli, make_case: MakeCase) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,17 @@ def findings(page: Page, dist: str, folder: Path, related: bool = True) -> list[
         page.code, example.sequential, dist, example.world, relate=relate, groups=example.groups
     )
     write(case, folder)
+    name_outputs(folder, example.names)
     return list(verify(folder, engine="clingo").findings)
+
+
+def name_outputs(folder: Path, names: Sequence[str]) -> None:
+    """Gives the outputs the names that the program has for them."""
+    path = folder / "outputs.json"
+    rows = json.loads(path.read_text())
+    for output, name in zip(rows, names, strict=False):
+        output["name"] = name
+    path.write_text(json.dumps(rows))
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.code)

@@ -1,0 +1,114 @@
+"""What every finding gets in the end: modules, lines and ranks of its nodes, and its fingerprint.
+
+A fingerprint is a hash over what the mistake is and where it was written: code, operators, source
+lines, modules, the kind of relation. It has no names or numbers of nodes, no sizes, and no line
+numbers where the text of the line is known, so that it stays when other code changes, and with
+another number of layers or ranks. Findings that agree in all of that are numbered in the order of
+the graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from gg_datalog.report import Finding
+from gg_datalog.scene import Scene
+
+LENGTH = 16
+_PLACE = re.compile(r"^(?P<file>.*?):(?P<line>\d+)(?: in (?P<function>[^:]*))?(?:: (?P<text>.*))?$")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a captured graph, as far as findings speak of it."""
+
+    position: int
+    target: str
+    source: str
+    module: str
+
+
+def finished(scene: Scene, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings with modules, lines, ranks and fingerprints."""
+    if not findings:
+        return []
+    nodes = _nodes(scene, findings)
+    located = [_located(found, nodes) for found in findings]
+    keys = [_key(found, nodes) for found in located]
+    order = sorted(range(len(located)), key=lambda i: (_position(located[i], nodes), i))
+    seen: Counter[str] = Counter()
+    prints = {}
+    for i in order:
+        seen[keys[i]] += 1
+        prints[i] = sha256(f"{keys[i]}\n{seen[keys[i]]}".encode()).hexdigest()[:LENGTH]
+    return [replace(found, fingerprint=prints[i]) for i, found in enumerate(located)]
+
+
+def _nodes(scene: Scene, findings: Sequence[Finding]) -> dict[str, Node]:
+    """All nodes that findings name, sequential ones by their name, others by that with the rank."""
+    named = {name for f in findings for name in (f.seq, *f.dist) if name}
+    return {name: Node(*row) for name, *row in scene.rows(_NODES, sorted(named))}
+
+
+def _located(found: Finding, nodes: dict[str, Node]) -> Finding:
+    seq = nodes.get(found.seq or "")
+    dist = [nodes[name] for name in found.dist if name in nodes]
+    source = next((n.source for n in dist if n.source), None)
+    module = next((n.module for n in dist if n.module), None)
+    return replace(
+        found,
+        seq_source=found.seq_source or (seq.source or None if seq else None),
+        module=found.module or (seq.module or None if seq else None),
+        dist_source=found.dist_source or source,
+        dist_module=found.dist_module or module,
+        ranks=found.ranks or tuple(sorted({int(n[1:].partition(".")[0]) for n in found.dist})),
+    )
+
+
+def _position(found: Finding, nodes: dict[str, Node]) -> int:
+    places = [nodes[n].position for n in (found.seq or "", *found.dist) if n in nodes]
+    return min(places, default=0)
+
+
+def _key(found: Finding, nodes: dict[str, Node]) -> str:
+    """What does not change when nodes are numbered anew."""
+    targets = sorted({nodes[n].target for n in found.dist if n in nodes})
+    seq = nodes[found.seq].target if found.seq in nodes else ""
+    places = [place(found.seq_source or ""), place(found.dist_source or "")]
+    modules = [_indexed(found.module or ""), _indexed(found.dist_module or "")]
+    relation = [_kind_of(found.expected or ""), _kind_of(found.found or "")]
+    known = [*places, *modules, *targets, seq]
+    words = "" if any(known) else re.sub(r"\d+", "#", found.message)
+    return "\n".join([found.code, *known, *relation, words])
+
+
+def place(source: str) -> str:
+    """A source location without its line number, where the text of the line is known."""
+    match = _PLACE.match(source)
+    if match is None:
+        return source
+    tail = "/".join(match["file"].split("/")[-2:])
+    known = match["text"] or match["line"]
+    return "|".join([tail, match["function"] or "", known.strip()])
+
+
+def _indexed(module: str) -> str:
+    """A module's name without the number of its layer."""
+    return re.sub(r"\d+", "#", module)
+
+
+def _kind_of(relation: str) -> str:
+    """The kind of a relation, without sizes and names."""
+    return " ".join(re.findall(r"\b(?:Replicate|Shard|Partial|concat|sum|max|min)\b", relation))
+
+
+_NODES = """
+    SELECT key, position, target, source, module FROM (
+        SELECT CASE side WHEN 'seq' THEN name ELSE 'r' || rank || '.' || name END AS key,
+               position, target, source, module
+        FROM graph_node
+    ) WHERE key IN (SELECT unnest(?)) QUALIFY row_number() OVER (PARTITION BY key) = 1"""

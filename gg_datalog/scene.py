@@ -1,0 +1,241 @@
+"""What findings look up in the database of a result: tensors, nodes, and what holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gg_datalog.affine import Box
+from gg_datalog.terms import parse_record
+from gg_datalog.wording import (
+    box_of,
+    dtype_text,
+    merged,
+    placement,
+    prefix,
+    ranks_text,
+    shape_of,
+    spans_text,
+    tensor_text,
+)
+
+if TYPE_CHECKING:
+    import duckdb
+
+ONE = "[1, 1, , ]"
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A base tensor with the node that computes it, on all ``ranks`` that compute the same."""
+
+    tensor: str
+    name: str
+    node: str
+    kind: str
+    target: str
+    dtype: str
+    shape: tuple[int, ...]
+    base: tuple[int, ...]
+    ranks: tuple[int, ...]
+    position: int
+
+    @property
+    def names(self) -> list[str]:
+        """The node on each of the ranks."""
+        return [f"r{rank}.{self.node}" for rank in self.ranks]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A row of ``holds``."""
+
+    dist: str
+    seq: str
+    times: str
+    parts: str
+    block: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """An open reduction: of ``along`` only [lo, hi) of ``extent`` has been reduced by ``kind``."""
+
+    kind: str
+    along: str
+    lo: int
+    hi: int
+    extent: int
+
+
+class Scene:
+    """Looks things up; what is asked for twice is remembered."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+        self.database = database
+        self._things: dict[tuple[str, str], Thing] = {}
+        self._axes: dict[tuple[str, int], str] = {}
+
+    def rows(self, sql: str, *given: Any) -> list[tuple[Any, ...]]:
+        """All rows of a query; ``?`` are the given values, lists to be unnested."""
+        return self.database.execute(sql, list(given)).fetchall()
+
+    # ---- tensors ---------------------------------------------------------------------------
+    def things(self, side: str, tensors: Iterable[str]) -> list[Thing]:
+        """These base tensors."""
+        wanted = list(dict.fromkeys(tensors))
+        unknown = [t for t in wanted if (side, t) not in self._things]
+        if unknown:
+            for tensor, name, node, kind, target, dtype, *rest in self.rows(_THINGS, side, unknown):
+                shape, base, ranks, position = rest
+                extents = shape_of(shape) or shape_of(base)
+                self._things[side, tensor] = Thing(
+                    tensor, name, node, kind, target, dtype,
+                    extents, shape_of(base), tuple(ranks), position,
+                )  # fmt: skip
+        return [self._things[side, t] for t in wanted if (side, t) in self._things]
+
+    def seq(self, tensor: str) -> Thing:
+        """A sequential base tensor."""
+        (found,) = self.things("seq", [tensor])
+        return found
+
+    def names(self, dists: Iterable[str]) -> list[str]:
+        """The nodes of these distributed tensors on all ranks that have them, by rank and place."""
+        found = {n: t.position for t in self.things("dist", dists) for n in t.names}
+        return sorted(found, key=lambda name: (int(name[1:].partition(".")[0]), found[name]))
+
+    # ---- facts -----------------------------------------------------------------------------
+    def held(self, dists: Iterable[str], seq: str | None = None) -> list[Held]:
+        """What these distributed tensors hold (of one sequential tensor)."""
+        sql = "SELECT dist, seq, times, parts, block FROM holds WHERE dist IN (SELECT unnest(?))"
+        given: list[Any] = [list(dists)]
+        if seq is not None:
+            sql += " AND seq = ?"
+            given.append(seq)
+        return [Held(*row) for row in self.rows(f"{sql} ORDER BY ALL", *given)]
+
+    @cached_property
+    def sums(self) -> dict[str, list[str]]:
+        """The terms of every sum over ranks, by what it gives."""
+        return dict(self.rows(_SUMS))
+
+    @cached_property
+    def kinds(self) -> dict[str, str]:
+        """The kind of every collective, by what it gives."""
+        return dict(self.rows(_COLLECTIVES))
+
+    @cached_property
+    def outputs(self) -> dict[int, str]:
+        """The sequential node of every output."""
+        return dict(self.rows("SELECT wants, seq FROM output_name ORDER BY wants"))
+
+    def spoiled(self, seqs: Iterable[str]) -> tuple[str, ...]:
+        """The outputs whose chains break at these sequential tensors."""
+        sql = (
+            "SELECT DISTINCT wants FROM chain_break WHERE seq IN (SELECT unnest(?)) ORDER BY wants"
+        )
+        return tuple(dict.fromkeys(self.outputs[w] for (w,) in self.rows(sql, list(seqs))))
+
+    # ---- relations -------------------------------------------------------------------------
+    def box(self, held: Held) -> Box | None:
+        """The range per dimension of the sequential node that a row reaches."""
+        thing = self.seq(held.seq)
+        box = box_of(held.block, thing.base)
+        return None if box is None else merged(box, thing.base, thing.shape)
+
+    def part(self, parts: str) -> Part | None:
+        """The outermost open reduction."""
+        if parts == "nil":
+            return None
+        axis, kind, lo, n, extent, _ = parse_record(parts)
+        while axis[2] is not None:
+            axis = axis[2]
+        return Part(kind, self._axis(axis[0], axis[1]), lo, lo + n, extent)
+
+    def _axis(self, by: str, label: int) -> str:
+        """What is reduced: a dimension of an operand, of an input where there is one."""
+        if (by, label) not in self._axes:
+            found = self.rows(_AXIS, by, label)
+            text = "the reduced dimension"
+            if found:
+                of, dim, lookup = found[0]
+                thing = self.seq(of)
+                where = [d for d, e in enumerate(thing.shape) if e != 1]
+                plain = [e for e in thing.shape if e != 1] == list(thing.base)
+                text = f"dim {where[dim] if plain else dim} of {thing.node}"
+                text = f"rows of {thing.node}" if lookup else text
+            self._axes[by, label] = text
+        return self._axes[by, label]
+
+    def relation(self, seq: str, held: Sequence[Held]) -> str | None:
+        """In words what rows say that the ranks have of a sequential tensor; None if they say
+        nothing that is short."""
+        thing = self.seq(seq)
+        rows = [(h, self.box(h), self.part(h.parts)) for h in held]
+        ranks = {t.tensor: t.ranks for t in self.things("dist", [h.dist for h in held])}
+        boxes = {r: b for h, b, _ in rows if b is not None for r in ranks.get(h.dist, ())}
+        dtypes = {t.dtype for t in self.things("dist", [h.dist for h in held])}
+        if not boxes or len(dtypes) != 1:
+            return None
+        text = tensor_text(dtypes.pop(), thing.shape or ())
+        factors = list(dict.fromkeys(prefix(h.times) for h in held))
+        text = f"{factors[0] if len(factors) == 1 else ''}{text}"
+        spans = dict.fromkeys((p.kind, p.along, p.lo, p.hi, p.extent) for _, _, p in rows if p)
+        words = [] if len(spans) and _whole(boxes, thing.shape) else [placement(boxes, thing.shape)]
+        if spans:
+            kind, along, *_ = next(iter(spans))
+            ends = spans_text([(lo, hi) for _, _, lo, hi, _ in sorted(spans, key=lambda s: s[2])])
+            words.append(f"Partial({kind} over {along}: {ends} of {next(iter(spans))[4]})")
+        return f"{text} {' '.join(words)} of {thing.node} on {ranks_text(boxes)}"
+
+    def wanted(self, seq: str, ranks: Iterable[int]) -> str:
+        """The whole sequential tensor on these ranks, in words."""
+        thing = self.seq(seq)
+        text = tensor_text(dtype_text(thing.dtype), thing.shape)
+        return f"{text} Replicate of {thing.node} on {ranks_text(ranks)}"
+
+
+def _whole(boxes: dict[int, Box], shape: Sequence[int]) -> bool:
+    return all(
+        piece == (0, e) for box in boxes.values() for piece, e in zip(box, shape, strict=True)
+    )
+
+
+_THINGS = """
+    SELECT b.tensor, any_value(CASE b.side WHEN 'seq' THEN b.node
+                                           ELSE 'r' || b.rank || '.' || b.node END),
+           any_value(b.node), any_value(b.kind),
+           coalesce(any_value(n.target), ''),
+           coalesce(any_value(n.dtype), ''), coalesce(any_value(n.shape), ''),
+           any_value(b.shape),
+           coalesce(list_sort(list(DISTINCT g.rank) FILTER (g.rank IS NOT NULL)),
+                    [any_value(b.rank)]),
+           coalesce(any_value(n.position), 0)
+    FROM base_tensor b
+    LEFT JOIN graph_node n ON n.side = b.side AND n.rank = b.rank AND n.name = b.node
+    LEFT JOIN graph_node g ON g.side = b.side AND g.tensor = b.tensor AND g.name = b.node
+    WHERE b.side = ? AND b.tensor IN (SELECT unnest(?)) GROUP BY b.tensor"""
+
+_SUMS = """
+    SELECT s.gives, list(t."of" ORDER BY t.place)
+    FROM dist_sum s JOIN term_of t ON t."by" = s."by"
+    JOIN base_tensor b ON b.side = 'dist' AND b.tensor = s.gives
+    WHERE EXISTS (SELECT 1 FROM collective c WHERE c.rank = b.rank AND c.node = b.node)
+    GROUP BY s.gives"""
+
+_COLLECTIVES = """
+    SELECT DISTINCT g.tensor, c.kind FROM collective c
+    JOIN graph_node g ON g.side = 'dist' AND g.rank = c.rank AND g.name = c.node"""
+
+# An input comes before what is computed: parameters are what people know.
+_AXIS = """
+    SELECT p."of", d.dim, p.lookup FROM (
+        SELECT s."by", s.shaped, o.place, o."of", false AS lookup
+        FROM seq_operator s JOIN operand_of o ON o."by" = s."by"
+        UNION SELECT "by", shaped, 0, "table", true FROM seq_lookup
+    ) p JOIN digit_of d ON d.shaped = p.shaped AND d.place = p.place
+    JOIN base_tensor b ON b.side = 'seq' AND b.tensor = p."of"
+    WHERE p."by" = ? AND d.label = ? ORDER BY b.kind <> 'input', p.place, d.dim LIMIT 1"""
