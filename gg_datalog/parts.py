@@ -148,6 +148,14 @@ class _About:
         ranks = ranks_text(rank for rank, _ in parts)
         return f"{along} is split: {ranks} have {spans_text(self._spans())} of {extent}"
 
+    def _over(self) -> str:
+        """What is split over which ranks."""
+        parts = self._parts()
+        if not parts:
+            return "the ranks have parts of a reduction"
+        part, ranks = parts[0][1], ranks_text(self._all_ranks())
+        return f"{part.along} ({part.extent}) is split over {ranks}"
+
     def _all_ranks(self) -> list[int]:
         return sorted({rank for rank, _ in self._parts()})
 
@@ -193,7 +201,7 @@ class _About:
                 f"({self.origin.target}), but it goes into {users} as if it were all of it: the "
                 "reduction over the ranks is missing"
             )
-        trigger = f"{self._split()}; nothing adds these up before {users}"
+        trigger = f"{self._over()}, and nothing adds the parts up before {users}"
         effect = f"every rank computes {users} from its own part of the sum"
         where = self._where(holders, self.rows, trigger=trigger, effect=effect)
         return finding(kind, text, **where)
