@@ -56,7 +56,7 @@ def paired(
     said = (*_left_out(ranks, world_size), *notes, *results.assumptions)
     assumptions = [("capture", text) for text in said] + related.assumptions()
     documents = CaseDocuments(
-        seq=sequential.graph,
+        seq=results.graph,
         dist={r.rank: _returning(r.graph, results.unchanged.get(r.rank, [])) for r in ranks},
         groups={
             "seq": groups_document({0: sequential.groups}),

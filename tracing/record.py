@@ -37,6 +37,11 @@ class InputRecord:
         """What the result is called that is its new value, where the program writes into it."""
         return f"updated_{result_of(self.kind, self.name)}"
 
+    @property
+    def results(self) -> tuple[str, str]:
+        """Both of these names."""
+        return self.gradient, self.update
+
 
 def result_of(kind: str, name: str) -> str:
     """How results are called after an input: arguments apart from parameters of equal name."""

@@ -12,18 +12,18 @@ from gg_datalog.tracing.pieces import agree
 from gg_datalog.tracing.record import InputRecord, RankRecord
 
 Json = dict[str, Any]
+Held = tuple[InputRecord, int, InputRecord]  # of the sequential program, rank, of the rank
 
 
 @dataclass
 class Related:
     """The rows of relations.json, and what was taken on trust.
 
-    ``held`` says which input of the sequential program an input of a rank belongs to: (sequential
-    input, rank, input of the rank).
+    ``held`` says which input of the sequential program an input of a rank belongs to.
     """
 
     rows: list[Json] = field(default_factory=list)
-    held: list[tuple[InputRecord, int, InputRecord]] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
     guessed: dict[str, dict[str, None]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 

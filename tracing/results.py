@@ -9,7 +9,8 @@ from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.tracing.record import InputRecord, RankRecord
-from gg_datalog.tracing.relations import Related, listed
+from gg_datalog.tracing.relations import Held, Related, listed
+from gg_datalog.tracing.shares import Share, cut, shares
 
 Json = dict[str, Any]
 Holders = dict[str, dict[int, InputRecord]]
@@ -19,10 +20,12 @@ Holders = dict[str, dict[int, InputRecord]]
 class Results:
     """The rows of outputs.json, and what is to be said of those that are left out.
 
-    ``unchanged`` are, per rank, the inputs that its graph has to return, too: state that the
-    sequential program updates and that rank does not.
+    ``graph`` is the sequential one, with parts of results where ranks hold parts of an input under
+    several names. ``unchanged`` are, per rank, the inputs that its graph has to return, too: state
+    that the sequential program updates and that rank does not.
     """
 
+    graph: Json
     rows: list[Json] = field(default_factory=list)
     unchanged: dict[int, list[InputRecord]] = field(default_factory=dict)
     assumptions: list[str] = field(default_factory=list)
@@ -37,7 +40,8 @@ def pair_results(
     Where all ranks are captured nothing is an answer, too: what no rank returns cannot be rebuilt.
     Only results of state that no rank holds are left out.
     """
-    found, pairing = Results(), _Pairing(sequential, ranks, related)
+    pairing = _Pairing(sequential, ranks, related)
+    found = Results(pairing.graph)
     whole = len(ranks) == world_size
     for name, node in pairing.ours.items():
         nodes = pairing.returned(name)
@@ -68,14 +72,34 @@ class _Pairing:
     def __init__(
         self, sequential: RankRecord, ranks: Sequence[RankRecord], related: Related
     ) -> None:
-        self.related = related
+        found = list(shares(related))
+        self.held = list(_called(related.held, found))
         self.gradients = {one.gradient: one for one in sequential.inputs}
         self.updates = {one.update: one for one in sequential.inputs}
-        self.holders = _holders(related)
-        self.theirs = _by_our_names(ranks, related, self.holders)
+        self.holders = _holders(self.held)
+        self.theirs = _by_our_names(ranks, self.held, self.holders)
         self.graphs = {record.rank: record.graph for record in ranks}
-        self.ours = dict(sequential.outputs)
+        self.graph, self.ours = sequential.graph, dict(sequential.outputs)
+        self._share(found)
         self.ours |= dict(self._kept(sequential))
+        self._cut(found)
+
+    def _share(self, found: Sequence[Share]) -> None:
+        """Results of inputs of which a rank has several shares are asked for share by share."""
+        whole = dict(self.ours)
+        for name in {name for one in found for name in one.of.results}:
+            self.ours.pop(name, None)
+        for one in found:
+            self.gradients[one.ours.gradient] = self.updates[one.ours.update] = one.ours
+            for name, of in zip(one.ours.results, one.of.results, strict=True):
+                if of in whole:
+                    self.ours[name] = whole[of]
+
+    def _cut(self, found: Sequence[Share]) -> None:
+        for one in found:
+            for name in one.ours.results:
+                if name in self.ours:
+                    self.graph, self.ours[name] = cut(self.graph, self.ours[name], one)
 
     def _kept(self, sequential: RankRecord) -> Iterator[tuple[str, str]]:
         """State that ranks alone update: sequentially what was put in is what is there in the
@@ -101,7 +125,7 @@ class _Pairing:
         owner = self.gradients.get(name) or self.updates.get(name)
         if owner is None:
             return not name.startswith(("grad_", "updated_"))
-        return bool(self.holders.get(owner.node))
+        return bool(self.holders.get(owner.update))
 
     def unchanged(self, name: str) -> dict[int, InputRecord]:
         """Of state that the sequential program updates: where a rank does not, what it has in the
@@ -122,7 +146,7 @@ class _Pairing:
 
     def _silent(self, name: str, owner: InputRecord | None) -> dict[int, InputRecord]:
         """The ranks that hold something of the input and return nothing for the result."""
-        holders = {} if owner is None else self.holders.get(owner.node, {})
+        holders = {} if owner is None else self.holders.get(owner.update, {})
         return {rank: one for rank, one in holders.items() if name not in self.theirs[rank]}
 
     def _reads(self, rank: int, one: InputRecord) -> bool:
@@ -135,9 +159,9 @@ class _Pairing:
 
     def second(self) -> Iterator[str]:
         """Inputs of one rank that hold something of one sequential input beside another."""
-        for ours, rank, one in self.related.held:
-            chosen = self.holders[ours.node].get(rank)
-            if chosen is not one and not {ours.gradient, ours.update}.isdisjoint(self.ours):
+        for ours, rank, one in self.held:
+            followed = self.holders[ours.update].get(rank) is one
+            if not followed and not self.ours.keys().isdisjoint(ours.results):
                 yield (
                     f"rank {rank} holds something of `{ours.name}` in `{one.name}`, too: what "
                     "becomes of that, and its gradient, is not checked"
@@ -179,29 +203,36 @@ class _Pairing:
             )
 
 
-def _holders(related: Related) -> Holders:
-    """By sequential input: on each rank the input of that name, or the only one that is declared
-    to hold something of it."""
+def _called(held: Sequence[Held], found: Sequence[Share]) -> Iterator[Held]:
+    """The pairs of inputs; a sequential one of which there are shares under the name of each."""
+    own = {id(one): share.ours for share in found for one in share.holders.values()}
+    for ours, rank, one in held:
+        yield own.get(id(one), ours), rank, one
+
+
+def _holders(held: Sequence[Held]) -> Holders:
+    """By sequential input (by what its new value is called): on each rank the input of that name,
+    or the only one that is declared to hold something of it."""
     known: dict[str, dict[int, list[InputRecord]]] = {}
     named: Holders = {}
-    for ours, rank, one in related.held:
-        known.setdefault(ours.node, {}).setdefault(rank, []).append(one)
+    for ours, rank, one in held:
+        known.setdefault(ours.update, {}).setdefault(rank, []).append(one)
         if one.name == ours.name:
-            named.setdefault(ours.node, {}).setdefault(rank, one)
+            named.setdefault(ours.update, {}).setdefault(rank, one)
     return {
-        node: {rank: ones[0] for rank, ones in per_rank.items() if len(ones) == 1}
-        | named.get(node, {})
-        for node, per_rank in known.items()
+        name: {rank: ones[0] for rank, ones in per_rank.items() if len(ones) == 1}
+        | named.get(name, {})
+        for name, per_rank in known.items()
     }
 
 
 def _by_our_names(
-    ranks: Sequence[RankRecord], related: Related, holders: Holders
+    ranks: Sequence[RankRecord], held: Sequence[Held], holders: Holders
 ) -> dict[int, dict[str, str]]:
     """What every rank returns; gradients and new values under the name of the sequential input."""
     meant: dict[int, dict[str, str]] = {record.rank: {} for record in ranks}
-    for ours, rank, one in related.held:
-        if holders[ours.node].get(rank) is one:
+    for ours, rank, one in held:
+        if holders[ours.update].get(rank) is one:
             meant[rank] |= {one.gradient: ours.gradient, one.update: ours.update}
     found: dict[int, dict[str, str]] = {}
     for record in ranks:

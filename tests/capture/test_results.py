@@ -221,15 +221,28 @@ def copied(net: Any, x: Tensor) -> Tensor:
     return layer(net.a(x)).square().sum()
 
 
-def test_a_second_copy_on_a_rank() -> None:
+def gradients_added(net: Any) -> None:
+    """The copies' gradients are those of one parameter."""
+    if net.world > 1:
+        net.a.weight.grad += net.b.weight.grad
+        net.b.weight.grad = net.a.weight.grad
+    descend(net)
+
+
+@pytest.mark.parametrize(
+    ("step", "lost"),
+    [
+        (None, {"grad_a.weight", "grad_b.weight"}),
+        (gradients_added, set()),
+        (lambda net: gradients_added(net) if net.world == 1 else descend(net, "b.weight"),
+         {"grad_a.weight", "grad_b.weight", "updated_a.weight", "updated_b.weight"}),
+    ],
+)  # fmt: skip
+def test_a_second_copy_on_a_rank(step: Any, lost: set[str]) -> None:
     declared = {"name": "b.weight", "sequential": "a.weight", "placement": "replicate"}
-    pair = captured(copied, backward=True, relations={"relation": [declared]})
-    assert [text for text in warnings(pair) if "something of" in text] == [
-        f"rank {rank} holds something of `a.weight` in `b.weight`, too: what becomes of that, and "
-        "its gradient, is not checked"
-        for rank in (0, 1)
-    ]
-    assert unmapped(verify(pair)) == {"grad_a.weight"}
+    pair = captured(copied, backward=True, step=step, relations={"relation": [declared]})
+    assert unmapped(verify(pair)) == lost
+    assert not any("something of" in text for text in warnings(pair))
 
 
 def staged(net: Any, x: Tensor) -> Any:
@@ -339,3 +352,70 @@ def test_an_output_that_no_rank_returns() -> None:
 def test_programs_that_return_nothing_in_common() -> None:
     with pytest.raises(InputError, match="no result of the sequential program"):
         captured(lambda net, x: {"z" if net.world == 1 else "y": net.a(x)})
+
+
+# ---- inputs that are one sequentially, and several on a rank
+class Fused(nn.Module):
+    """Two layers whose weights are one parameter sequentially, and on ranks one each."""
+
+    def __init__(self, world: int, wrong: str = "") -> None:
+        super().__init__()
+        self.world, self.wrong = world, wrong
+        if world == 1:
+            self.both = nn.Parameter(torch.zeros(4, 6))
+        else:
+            self.left = nn.Parameter(torch.zeros(4, 2))
+            self.right = nn.Parameter(torch.zeros(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        both = self.both if self.world == 1 else torch.cat([self.left, self.right], 1)
+        if self.wrong == "detached":
+            both = torch.cat([self.left, self.right.detach()], 1)
+        return (x @ both).square().sum()
+
+
+PIECES = [
+    {"name": name, "sequential": "both",
+     "pieces": [{"sequential": [[0, 4], [lo, hi]], "distributed": [[0, 4], [0, hi - lo]]}]}
+    for name, lo, hi in (("left", 0, 2), ("right", 2, 6))
+]  # fmt: skip
+
+
+def unfused(wrong: str = "", **more: Any) -> Pair:
+    """The two parts are declared."""
+    return capture(
+        lambda rank, world: Fused(world, wrong if world > 1 else ""), lambda: (torch.ones(3, 4),),
+        world_size=2, mode="eager", jobs=0, backward=True, relations={"relation": PIECES}, **more,
+    )  # fmt: skip
+
+
+def part_forgotten(net: Any) -> None:
+    """A step that leaves out one of the parts on the ranks."""
+    descend(net, "right")
+
+
+def test_gradients_of_parts() -> None:
+    pair = unfused(step=descend)
+    names = {row["name"] for row in pair.documents.outputs or []}
+    assert names == {"output", "grad_left", "grad_right", "updated_left", "updated_right"}
+    assert unmapped(verify(pair)) == set() and warnings(pair) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "more", "lost"),
+    [
+        ("detached", {}, {"grad_right"}),
+        ("", {"step": part_forgotten, "sequential_step": descend}, {"updated_right"}),
+    ],
+)
+def test_parts_that_are_lost(wrong: str, more: Any, lost: set[str]) -> None:
+    pair = unfused(wrong, **more)
+    assert unmapped(verify(pair)) == lost
+
+
+def test_a_part_of_which_nothing_is_declared() -> None:
+    pair = capture(
+        lambda rank, world: Fused(world), lambda: (torch.ones(3, 4),), world_size=2, mode="eager",
+        jobs=0, backward=True, relations={"relation": PIECES[:1]},
+    )  # fmt: skip
+    assert "output" in unmapped(verify(pair))
