@@ -72,31 +72,31 @@ class _Pairing:
     def __init__(
         self, sequential: RankRecord, ranks: Sequence[RankRecord], related: Related
     ) -> None:
-        found = list(shares(related))
-        self.held = list(_called(related.held, found))
+        self.shares = list(shares(related))
+        self.held = list(_called(related.held, self.shares))
         self.gradients = {one.gradient: one for one in sequential.inputs}
         self.updates = {one.update: one for one in sequential.inputs}
         self.holders = _holders(self.held)
         self.theirs = _by_our_names(ranks, self.held, self.holders)
         self.graphs = {record.rank: record.graph for record in ranks}
         self.graph, self.ours = sequential.graph, dict(sequential.outputs)
-        self._share(found)
+        self._share()
         self.ours |= dict(self._kept(sequential))
-        self._cut(found)
+        self._cut()
 
-    def _share(self, found: Sequence[Share]) -> None:
+    def _share(self) -> None:
         """Results of inputs of which a rank has several shares are asked for share by share."""
         whole = dict(self.ours)
-        for name in {name for one in found for name in one.of.results}:
+        for name in {name for one in self.shares for name in one.of.results}:
             self.ours.pop(name, None)
-        for one in found:
+        for one in self.shares:
             self.gradients[one.ours.gradient] = self.updates[one.ours.update] = one.ours
             for name, of in zip(one.ours.results, one.of.results, strict=True):
                 if of in whole:
                     self.ours[name] = whole[of]
 
-    def _cut(self, found: Sequence[Share]) -> None:
-        for one in found:
+    def _cut(self) -> None:
+        for one in self.shares:
             for name in one.ours.results:
                 if name in self.ours:
                     self.graph, self.ours[name] = cut(self.graph, self.ours[name], one)
@@ -125,7 +125,16 @@ class _Pairing:
         owner = self.gradients.get(name) or self.updates.get(name)
         if owner is None:
             return not name.startswith(("grad_", "updated_"))
-        return bool(self.holders.get(owner.update))
+        return bool(self.holders.get(owner.update)) and not self._of_a_copy(name)
+
+    def _of_a_copy(self, name: str) -> bool:
+        """The gradient of one copy of a parameter, which ranks return for another copy?"""
+        return any(
+            self.returned(other.ours.gradient)
+            for one in self.shares
+            for other in self.shares
+            if one.ours.gradient == name and other.of is one.of and other.box == one.box
+        )
 
     def unchanged(self, name: str) -> dict[int, InputRecord]:
         """Of state that the sequential program updates: where a rank does not, what it has in the

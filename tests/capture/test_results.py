@@ -245,6 +245,41 @@ def test_a_second_copy_on_a_rank(step: Any, lost: set[str]) -> None:
     assert not any("something of" in text for text in warnings(pair))
 
 
+def mastered(refreshed: bool) -> Callable[[Any], None]:
+    """A step that updates a copy of a weight (in another precision), and then the weight."""
+
+    def step(net: Any) -> None:
+        descend(net, "a.weight")
+        with torch.no_grad():
+            master = net.master if net.world > 1 else net.a.weight
+            master -= 0.1 * net.a.weight.grad
+            if refreshed and net.world > 1:
+                net.a.weight.copy_(master)
+
+    return step
+
+
+class Mastered(Net):
+    """On ranks with a master copy of the first weight."""
+
+    def __init__(self, rank: int, world: int) -> None:
+        super().__init__(plain, rank, world)
+        if world > 1:
+            self.register_buffer("master", torch.zeros(4, 4))
+
+
+@pytest.mark.parametrize("refreshed", [True, False])
+def test_a_copy_without_a_gradient(refreshed: bool) -> None:
+    declared = {"name": "master", "sequential": "a.weight", "placement": "replicate"}
+    pair = capture(
+        Mastered, lambda: (torch.ones(3, 4),), world_size=2, mode="eager", jobs=0, backward=True,
+        step=mastered(refreshed), relations={"relation": [declared]},
+    )  # fmt: skip
+    assert unmapped(verify(pair)) == (set() if refreshed else {"updated_a.weight"})
+    told = "no rank returns anything for `grad_master`: it is not checked"
+    assert told in warnings(pair)
+
+
 def staged(net: Any, x: Tensor) -> Any:
     """Two stages that are built as a whole."""
     if net.world == 1:
