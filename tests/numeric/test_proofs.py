@@ -1,0 +1,42 @@
+"""Random programs: what the rules derive, the checker of certificates finds right as well."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from fuzz import generate
+from judge import Judged, judge
+
+from gg_datalog.checker import Checker
+from gg_datalog.derivations import Derivations, statement
+
+PROGRAMS = 60
+SEED = 52_000
+
+
+def rules(judged: Judged) -> Counter[str]:
+    """How often each rule gives a relation of a program; there is one behind each."""
+    assert judged.extracted is not None
+    facts: dict[str, list[tuple[Any, ...]]] = {
+        name: list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        for name, table in judged.extracted.tables.items()
+    }
+    rows = [(h["dist"], h["seq"], h["times"], h["parts"], h["block"]) for h in judged.holds]
+    known = Derivations(Checker(facts), rows)
+    found: Counter[str] = Counter()
+    for row in rows:
+        step = next(known.of(statement(row)), None)
+        assert step is not None, f"no step gives {row}"
+        found[step.rule] += 1
+    return found
+
+
+def test_every_relation_is_a_step_that_the_checker_accepts() -> None:
+    programs = [generate(seed)[0] for seed in range(SEED, SEED + PROGRAMS)]
+    total: Counter[str] = Counter()
+    for judged in judge(programs):
+        if judged.extracted is not None:
+            total += rules(judged)
+    assert sum(total.values()) > 20 * PROGRAMS
+    assert len(total) > 6
