@@ -11,13 +11,15 @@ from gg_datalog.errors import GGError
 from gg_datalog.report import Finding, Report
 from gg_datalog.reporting.html_tensors import ranked
 from gg_datalog.reporting.printable import printable
+from gg_datalog.reporting.wording import clipped
 
 if TYPE_CHECKING:
     import duckdb
 
 DEPTH = 6
-MOST_FINDINGS, MOST_OUTPUTS = 12, 24
-MOST_NODES = 150  # of one tree
+MOST_FINDINGS, MOST_OUTPUTS = 10, 12
+MOST_NODES = 80  # of one tree
+LONG = 400  # characters of one text
 
 Explain = Callable[..., Any]
 
@@ -96,5 +98,7 @@ def _pruned(
             continue
         room[0] -= 1
         premises, cut = _pruned(node.get("premises", ()), room)
-        kept.append({**node, "premises": premises, "more": int(node.get("more") or 0) + cut})
+        more_below = int(node.get("more") or 0) + cut
+        text = clipped(node["text"], LONG)
+        kept.append({**node, "text": text, "premises": premises, "more": more_below})
     return kept, more
