@@ -11,6 +11,7 @@ from gg_datalog.repairs.scene import Scene, rational
 from gg_datalog.report import Finding
 
 ONE = Fraction(1)
+AVERAGE = "or average there instead of adding up"
 OUT = "or leave this sum over ranks out, for every rank has all of it already"
 
 
@@ -38,7 +39,9 @@ def _broken_users(scene: Scene, seq: str) -> list[str]:
 
 def _scale(scene: Scene, sites: Sequence[Site], by: Fraction) -> Candidate:
     places = tuple(sorted(set(sites)))
-    note = OUT if _doubled(scene, places, by) else ""
+    summed = _summed(scene, places, by)
+    doubled = summed and all(_doubled(scene, site) for site in places)
+    note = OUT if doubled else AVERAGE if summed else ""
     return Candidate("scale", places, factor=1 / by, source=scene.source(places), note=note)
 
 
@@ -171,19 +174,25 @@ def _begin(scene: Scene, dist: str, seq: str, times: Fraction) -> tuple[Fraction
         seen.add(dist)
 
 
-def _doubled(scene: Scene, sites: Sequence[Site], by: Fraction) -> bool:
-    """Are these sums over ``by`` ranks each of which has all of it already?"""
+def _summed(scene: Scene, sites: Sequence[Site], by: Fraction) -> bool:
+    """Are these sums over ``by`` ranks?"""
+    return bool(sites) and all(len(_members(scene, site)) == by for site in sites)
+
+
+def _doubled(scene: Scene, site: Site) -> bool:
+    """Does every rank have all of a sum over ranks already?"""
+    base = scene.base(site.rank, site.node)
+    rows = [(rank, scene.rows(rank)[node]) for rank, node in _members(scene, site)]
+    given = {scene.base(rank, of) for rank, row in rows for of in operands(row)[:1]}
+    return given == {base} or _of_wholes(scene, base)
+
+
+def _members(scene: Scene, site: Site) -> list[tuple[int, str]]:
+    """The nodes of the sum over ranks at a place."""
     sql = """
         SELECT m.rank, m.node FROM collective c JOIN collective m ON m.instance = c.instance
         WHERE c.rank = ? AND c.node = ? AND c.kind LIKE 'all_reduce%' AND c.reduction = 'sum'"""
-    for site in sites:
-        members = scene.ask(sql, site.rank, site.node)
-        base = scene.base(site.rank, site.node)
-        operands_of = {operands(scene.rows(rank)[node])[0] for rank, node in members}
-        given = {scene.base(rank, of) for rank, _ in members for of in operands_of}
-        if len(members) != by or (given != {base} and not _of_wholes(scene, base)):
-            return False
-    return bool(sites)
+    return [(rank, node) for rank, node in scene.ask(sql, site.rank, site.node)]
 
 
 def _of_wholes(scene: Scene, tensor: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.repairs.candidate import Group, Site
 from gg_datalog.repairs.edits import Json
 from gg_datalog.repairs.programs import Programs, operands
+from gg_datalog.report import Finding
 from gg_datalog.terms import parse_record
 
 if TYPE_CHECKING:
@@ -127,6 +128,22 @@ class Scene:
             if rank[1:].isdecimal():
                 found.append(self.base(int(rank[1:]), node))
         return [tensor for tensor in dict.fromkeys(found) if tensor]
+
+    def spoilt(self, found: Finding) -> set[str]:
+        """The outputs that wait for what a finding speaks of, as far as that is known."""
+        if found.outputs:
+            return set(found.outputs)
+        sql = """
+            SELECT o.seq FROM output_name o
+            WHERE o.seq = $seq OR o.wants IN (
+                SELECT c.wants FROM chain_break c
+                JOIN tensor_node t ON t.side = 'seq' AND t.tensor = c.seq WHERE t.node = $seq
+                UNION
+                SELECT c.wants FROM open_cause c
+                JOIN tensor_node t ON t.side = 'seq' AND t.tensor = c.origin WHERE t.node = $seq
+            )"""
+        rows = self.database.execute(sql, {"seq": found.seq or ""}).fetchall()
+        return {seq for (seq,) in rows}
 
     @cached_property
     def scales(self) -> dict[str, Fraction | None]:

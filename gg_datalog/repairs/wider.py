@@ -40,10 +40,12 @@ def _group(row: Json) -> str:
 
 def _of_line(scene: Scene, candidate: Candidate) -> Iterator[Site]:
     """All nodes alike that come from the same line and are not reduced."""
-    alike = {_form(_row(scene, site)) for site in candidate.sites}
+    parts = candidate.action != "scale"
+    form = _form if parts else _line
+    alike = {form(_row(scene, site)) for site in candidate.sites}
     for rank in candidate.ranks:
         for name, row in scene.rows(rank).items():
-            if _form(row) in alike and not _reduced(scene, rank, name):
+            if form(row) in alike and not (parts and _reduced(scene, rank, name)):
                 yield Site(rank, name)
 
 
@@ -70,7 +72,11 @@ def _direct(row: Json) -> list[tuple[int, str]]:
 
 
 def _form(row: Json) -> tuple[str, ...]:
-    return tuple(str(row.get(key)) for key in ("target", "source", "shape", "dtype"))
+    return (*_line(row), str(row.get("shape")), str(row.get("dtype")))
+
+
+def _line(row: Json) -> tuple[str, ...]:
+    return str(row.get("target")), str(row.get("source"))
 
 
 def _reduced(scene: Scene, rank: int, name: str) -> bool:

@@ -13,6 +13,12 @@ from .programs import EXAMPLES, example
 FOLDER = EXAMPLES / "handwritten"
 PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.py"))
 MARK = "# planted"
+# What closes the gap, where one collective or scalar does: its action and factor.
+REPAIRS = {
+    "autograd_pair": ("all_reduce", None),
+    "data_parallel": ("scale", "1/2"),
+    "tensor_parallel": ("all_reduce", None),
+}
 
 
 def planted_line(name: str) -> str:
@@ -41,3 +47,7 @@ def test_a_mistake_is_found_where_it_is(name: str) -> None:
     first = result.findings[0]
     assert first.level == "error"
     assert planted_line(name) in (first.dist_source or ""), str(result)
+    repair = first.repair and (first.repair.action, first.repair.factor)
+    assert repair == REPAIRS.get(name), str(result)
+    if first.repair:
+        assert set(first.repair.outputs) == {o.seq for o in result.outputs if o.status != "mapped"}

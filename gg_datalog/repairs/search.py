@@ -1,0 +1,152 @@
+"""The search for repairs: candidates of the first few causes are tried, few in all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gg_datalog.cases import remembered
+from gg_datalog.errors import InputError
+from gg_datalog.findings import Kind
+from gg_datalog.progress import Progress
+from gg_datalog.repairs import Ran
+from gg_datalog.repairs.candidate import Candidate
+from gg_datalog.repairs.parts import reductions
+from gg_datalog.repairs.pieces import broadcasts, gatherings
+from gg_datalog.repairs.programs import Programs
+from gg_datalog.repairs.scales import scalings
+from gg_datalog.repairs.scene import Scene
+from gg_datalog.repairs.trial import Bench, Outcome, outcome
+from gg_datalog.repairs.wider import widened
+from gg_datalog.report import Finding, Repair
+
+FINDINGS = 3
+TRIALS = 4
+# A trial may take this many times what the run took, or this many seconds.
+PATIENCE = 3.0
+LEAST_SECONDS = 10.0
+AGAIN = "extract the case again"
+CAUSES = frozenset(
+    kind.value.code
+    for kind in (
+        Kind.PART_USED,
+        Kind.OPEN_REDUCTION,
+        Kind.OTHER_COEFFICIENT,
+        Kind.SUM_RATIO,
+        Kind.NOT_COVERED,
+        Kind.NOT_RELATED,
+        Kind.CHAIN_BREAKS,
+        Kind.RANK_BREAKS,
+        Kind.WRONG_GROUP,
+        Kind.REDUCED_TWICE,
+        Kind.USED_FACTOR,
+        Kind.GRADIENT,
+    )
+)
+
+
+class Search:
+    """Tries candidates for the findings, few in all; the same one only once."""
+
+    def __init__(self, ran: Ran, progress: Progress) -> None:
+        files, _ = remembered(ran.case, AGAIN)
+        programs = Programs(files)
+        self.scene = Scene(ran.database, programs)
+        if not self.scene.is_current():
+            raise InputError("the graphs are others by now", str(files.seq), AGAIN)
+        limit = max(LEAST_SECONDS, PATIENCE * ran.seconds)
+        self.bench = Bench(programs, ran.facts, ran.extract, ran.engine, limit)
+        self.before = outcome(ran.facts, ran.derived)
+        self.progress = progress
+        self.tried: dict[Candidate, Outcome | None] = {}
+        rows = self.scene.ask("SELECT wants, seq FROM output_name ORDER BY wants")
+        self.names: dict[int, str] = dict(rows)
+
+    def repairs(self, findings: Sequence[Finding]) -> dict[int, Repair]:
+        """Repairs by place of the finding; one that does for others is theirs, too."""
+        causes = [i for i, f in enumerate(findings) if f.code in CAUSES and not f.accepted]
+        spoilt = {i: self.scene.spoilt(findings[i]) for i in causes}
+        found: dict[int, Repair] = {}
+        for place in causes[:FINDINGS]:
+            if _covering(spoilt[place], found.values()) is None:
+                repair = self._repair(findings[place], spoilt[place])
+                found |= {} if repair is None else {place: repair}
+        others = {i: _covering(spoilt[i], found.values()) for i in causes if i not in found}
+        return found | {i: repair for i, repair in others.items() if repair is not None}
+
+    def _repair(self, found: Finding, spoilt: set[str]) -> Repair | None:
+        for candidate in dict.fromkeys(self._candidates(found)):
+            if repair := self._tried(candidate, found, spoilt):
+                return repair
+        return None
+
+    def _tried(self, candidate: Candidate, found: Finding, spoilt: set[str]) -> Repair | None:
+        """The repair that a candidate is, here alone or wherever the same line runs."""
+        after = self._attempt(candidate)
+        if after is None:
+            return None
+        repair = self._useful(candidate, after, spoilt)
+        if repair is None:
+            return self._wider(candidate, spoilt) if self._helps(after, found) else None
+        if candidate.action != "scale" or self._all(repair):
+            return repair
+        wider = self._wider(candidate, spoilt)
+        return wider if wider and len(wider.outputs) > len(repair.outputs) else repair
+
+    def _helps(self, after: Outcome, found: Finding) -> bool:
+        """Is at least what the finding speaks of rebuilt?"""
+        gained = after.tensors - self.before.tensors
+        return bool(gained & set(self.scene.tensors_of(found.seq or "")))
+
+    def _wider(self, candidate: Candidate, spoilt: set[str]) -> Repair | None:
+        more = widened(self.scene, candidate)
+        after = self._attempt(more) if more else None
+        return self._useful(more, after, spoilt) if more and after else None
+
+    def _useful(self, candidate: Candidate, after: Outcome, spoilt: set[str]) -> Repair | None:
+        repaired = self._repaired(after)
+        if not repaired or (spoilt and not spoilt & set(repaired)):
+            return None
+        return self._told(candidate, repaired)
+
+    def _all(self, repair: Repair) -> bool:
+        return len(repair.outputs) == len(self.names) - len(self.before.outputs)
+
+    def _candidates(self, found: Finding) -> Iterator[Candidate]:
+        """What may help, the most natural first."""
+        yield from reductions(self.scene, found)
+        yield from scalings(self.scene, found)
+        yield from gatherings(self.scene, found)
+        yield from broadcasts(self.scene)
+
+    def _attempt(self, candidate: Candidate) -> Outcome | None:
+        if candidate not in self.tried:
+            if len(self.tried) >= TRIALS:
+                return None
+            self.progress(f"trying a repair ({len(self.tried) + 1}): {candidate.text()}")
+            self.tried[candidate] = self.bench.attempt(candidate)
+        return self.tried[candidate]
+
+    def _repaired(self, after: Outcome) -> list[str]:
+        """Outputs that are rebuilt and were not, where none is lost and no rank hangs."""
+        if self.before.outputs - after.outputs or (self.before.lined_up and not after.lined_up):
+            return []
+        return [self.names[wants] for wants in sorted(after.outputs - self.before.outputs)]
+
+    def _told(self, candidate: Candidate, repaired: Sequence[str]) -> Repair:
+        missing = len(self.names) - len(self.before.outputs)
+        count = f"{len(repaired)} of {missing} missing outputs are"
+        what = f"`{repaired[0]}` is" if missing == 1 else count
+        return Repair(
+            f"{candidate.text()}: with it {what} rebuilt",
+            candidate.action,
+            candidate.nodes,
+            candidate.ranks,
+            None if candidate.factor is None else str(candidate.factor),
+            tried=True,
+            outputs=tuple(repaired),
+        )
+
+
+def _covering(spoilt: set[str], repairs: Iterable[Repair]) -> Repair | None:
+    """A repair that rebuilds all of these outputs."""
+    return next((r for r in repairs if spoilt and spoilt <= set(r.outputs)), None)
