@@ -29,8 +29,8 @@ class Repair:
     """One collective or scalar that would close a gap.
 
     ``action`` is ``all_reduce``, ``reduce_scatter``, ``all_gather``, ``broadcast`` or ``scale``
-    (by ``factor``), put in after ``nodes``, or instead of them, on ``ranks``. Where it was ``tried``, ``outputs`` are
-    the sequential outputs that are then rebuilt and were not before.
+    (by ``factor``), put in after ``nodes``, or instead of them, on ``ranks``. Where it was
+    ``tried``, ``outputs`` are the sequential outputs that are then rebuilt and were not before.
     """
 
     text: str

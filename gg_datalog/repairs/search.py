@@ -25,23 +25,9 @@ TRIALS = 4
 PATIENCE = 3.0
 LEAST_SECONDS = 10.0
 AGAIN = "extract the case again"
-CAUSES = frozenset(
-    kind.value.code
-    for kind in (
-        Kind.PART_USED,
-        Kind.OPEN_REDUCTION,
-        Kind.OTHER_COEFFICIENT,
-        Kind.SUM_RATIO,
-        Kind.NOT_COVERED,
-        Kind.NOT_RELATED,
-        Kind.CHAIN_BREAKS,
-        Kind.RANK_BREAKS,
-        Kind.WRONG_GROUP,
-        Kind.REDUCED_TWICE,
-        Kind.USED_FACTOR,
-        Kind.GRADIENT,
-    )
-)
+# What does not line up between ranks, or was found by numbers, is no matter of one collective.
+OTHERS = (Kind.COLLECTIVE, Kind.CONTRADICTED)
+CAUSES = frozenset(k.value.code for k in Kind if k.value.level == "error" and k not in OTHERS)
 
 
 class Search:
