@@ -60,6 +60,7 @@ def assert_refines(
     allow_partial: Sequence[str] = (),
     baseline: str | Path | None = None,
     timeout: float | None = None,
+    repairs: bool = True,
     inconclusive: Inconclusive = "fail",
 ) -> Result:
     """Fails, with the findings as the message, where the ranks' program is not shown to refine.
@@ -72,6 +73,7 @@ def assert_refines(
         allow_partial: sequential outputs that may be open sums.
         baseline: a file of findings that are known; where they are all there is, that passes.
         timeout: seconds after which the rules give up.
+        repairs: whether to try out what would close the gap, where it fails.
         inconclusive: ``skip`` skips the test where nothing is wrong, but something that no rule
             describes stands in the way; else that fails, too.
 
@@ -89,7 +91,8 @@ def assert_refines(
 
     policy = Policy(baseline=None if baseline is None else load_baseline(Path(baseline)))
     tables = [Path(path) for path in operators]
-    return hold(pair, Options(engine, timeout, allow_partial, tables, policy), inconclusive)
+    options = Options(engine, timeout, allow_partial, tables, policy, repairs=repairs)
+    return hold(pair, options, inconclusive)
 
 
 def hold(

@@ -106,6 +106,20 @@ def test_the_hooks(run: Any, right: bool) -> None:
     assert run(command).returncode == (0 if right else 1)
 
 
+def test_the_baseline(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    write, read = re.findall(r"^\$ (gg-datalog .*)", PAGE, re.MULTILINE)
+    assert run(write).returncode == 0
+    done = run(read)
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = _blocks("console")[0].split(f"$ {read}\n")[1].removesuffix("...\n")
+    assert done.stdout.startswith(shown)
+    without, _, _ = read.partition(" --baseline")
+    assert run(without).returncode == 1
+    entry = json.loads(_blocks("json")[0])["entries"][0]
+    assert json.loads((tmp_path / "known.json").read_text())["entries"][0].keys() == entry.keys()
+
+
 def test_the_configuration(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_text(_blocks("toml")[0])
