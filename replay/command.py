@@ -460,7 +460,7 @@ def as_lines(found: Replayed) -> str:
         if numbers.fits is False and numbers.max_abs is not None:
             text += f" by {numbers.max_abs:.3g} (relative {numbers.max_rel:.3g})"
         elif numbers.fits is False:
-            text += ": shapes that make up no such tensor"
+            text += ": what the ranks return makes up no such tensor"
         first = found.divergence.get(place)
         if first:
             source = first["dist_source"] or first["seq_source"]
