@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from gg_datalog.wording import names_text, ranks_text
+
 Group = tuple[int, ...]
 
 FEW = 6
@@ -70,16 +72,24 @@ class Candidate:
         return where + (f", {self.note}" if self.note else "")
 
     def _where(self) -> str:
-        nodes = listed(self.nodes)
-        users = sorted({f"r{site.rank}.{user}" for site in self.sites for user in site.users})
-        uses = "uses" if len(users) == 1 else "use"
-        where = f", where {listed(users)} {uses} it" if users else ""
+        taking_part = {rank for group in self.groups for rank in group}
+        nodes = self._names(self.nodes, taking_part == set(self.ranks))
+        used_by = [(site.rank, user) for site in self.sites for user in site.users]
+        users = self._names([f"r{rank}.{user}" for rank, user in used_by], True)
+        uses = "uses" if len({user for _, user in used_by}) == 1 else "use"
+        where = f", where {users} {uses} it" if users else ""
         if self.action == "scale":
             return f"multiply {nodes} by {self.factor}{where}"
         if not self.reduction:
             return f"let the group of {nodes} be {listed_groups(self.groups)}"
         place = "instead of" if self.replaces else "after"
         return f"{self._what()} over {listed_groups(self.groups)} {place} {nodes}{where}"
+
+    def _names(self, names: Sequence[str], ranks_known: bool) -> str:
+        """Nodes, with their ranks where the reader does not know these."""
+        text = names_text(names)
+        plain = ranks_known and text.count(" on rank") == 1
+        return text.removesuffix(f" on {ranks_text(self.ranks)}") if plain else text
 
     def _what(self) -> str:
         if self.action == "all_gather":
@@ -94,22 +104,9 @@ class Candidate:
         return None if places == self.sites else replace(self, sites=places, **changes)
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence; the rest of a long list as a number."""
-    quoted = [f"`{name}`" for name in names[:FEW]]
-    return ", ".join(quoted) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
-
-
 def listed_groups(groups: Sequence[Group]) -> str:
     """``ranks 0-3``, or ``ranks 0-1 and ranks 2-3``."""
-    told = [f"ranks {ranges(group)}" for group in groups]
+    told = [ranks_text(group) for group in groups]
     if len(told) > FEW:
         return f"{len(told)} groups of {len(groups[0])} ranks ({told[0]}, {told[1]}, ...)"
     return " and ".join(told)
-
-
-def ranges(ranks: Sequence[int]) -> str:
-    """``0-3``, ``0, 2``: ranks that follow each other as a range."""
-    if len(ranks) > 1 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
-        return f"{ranks[0]}-{ranks[-1]}"
-    return ", ".join(map(str, ranks))

@@ -15,10 +15,10 @@ def widened(scene: Scene, candidate: Candidate) -> Candidate | None:
     first = candidate.sites[0]
     if candidate.replaces and (first.rank, first.node) in scene.collectives:
         return candidate.wider(_of_group(scene, candidate), reduction="")
-    if candidate.source and not candidate.replaces:
-        users = all(site.users for site in candidate.sites)
-        return candidate.wider((_of_use if users else _of_line)(scene, candidate))
-    return None
+    if candidate.replaces:
+        return None
+    users = all(site.users for site in candidate.sites)
+    return candidate.wider((_of_use if users else _of_line)(scene, candidate))
 
 
 def _row(scene: Scene, site: Site) -> Json:

@@ -14,7 +14,7 @@ from .build import Cli, documents, write_case
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tp_block" / "case-missing-all-reduce"
 GOOD = EXAMPLE.with_name("case")
 TEXT = (
-    "all-reduce (sum) over ranks 0-1 after `r0.mm`, `r1.mm` (examples/tp_block/model.py:87): "
+    "all-reduce (sum) over ranks 0-1 after `mm` (examples/tp_block/model.py:87): "
     "with it `add_1` is rebuilt"
 )
 

@@ -47,7 +47,7 @@ def test_a_group_that_lacks_a_rank(bench: Bench) -> None:
     """All collectives of the group are repaired together, since one alone would not do."""
     broken = mutate(pair("qwen2-2x2"), random.Random(0), "group_of_one")
     repair = bench.program(broken.program).report["findings"][0]["repair"]
-    assert repair["text"].startswith("let the group of `r0.all_reduce`, ")
+    assert repair["text"].startswith("let the group of `all_reduce`, ")
     assert len(repair["nodes"]) == 2 * 5
 
 
