@@ -20,7 +20,14 @@ from gg_datalog.findings import Kind
 from gg_datalog.parts import open_causes
 from gg_datalog.report import Finding
 from gg_datalog.scene import Scene
-from gg_datalog.shards import input_gap, misplaced, operand_ranges, shard_too_small, wrong_range
+from gg_datalog.shards import (
+    input_gap,
+    misplaced,
+    operand_ranges,
+    operands_of,
+    shard_too_small,
+    wrong_range,
+)
 from gg_datalog.wording import names_text
 
 Blocked = tuple[str, str | None, str | None]  # reason, distributed tensor, operand at fault
@@ -54,6 +61,7 @@ def chain_breaks(scene: Scene, told: set[str | None]) -> Iterator[Finding]:
     for seq, node, target, opaque, detail in scene.rows(_SEQ):
         if node not in told:
             yield _seq_break(scene, seq, node, target, opaque, detail)
+            told = told | {node}
     yield from _rank_breaks(scene, explained)
 
 
@@ -161,6 +169,7 @@ def _specific(scene: Scene, seq: str, blocked: Sequence[Blocked]) -> Finding | N
         or other_attribute(scene, seq, [*attributed, *ranged])
         or (wrong_range(scene, seq, ranged) if ranged else None)
         or other_operand(scene, seq, operated)
+        or misplaced(scene, seq, operands_of(scene, ranged))
         or left_out(scene, seq, [d for d, _ in reasons.get("no counterpart", ())])
         or (None if dists else stale(scene, seq))
     )

@@ -10,7 +10,7 @@ from gg_datalog.diagnosis import finding
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
 from gg_datalog.scene import ONE, Scene
-from gg_datalog.wording import names_text, ranks_text, some
+from gg_datalog.wording import names_text, ranks_text, some, span
 
 
 def unwritten(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | None:
@@ -101,8 +101,14 @@ def _held_as(scene: Scene, dist: str) -> str:
     """A distributed tensor, and what it is on the sequential side, where it has another name."""
     (thing,) = scene.things("dist", [dist])
     held = [h for h in scene.held([dist]) if h.parts == "nil" and h.times == ONE]
-    known = scene.seq(held[0].seq).node if held else thing.node
-    return f"`{thing.node}`" if known == thing.node else f"`{thing.node}` (which is `{known}`)"
+    if not held:
+        return f"`{thing.node}`"
+    of, box = scene.seq(held[0].seq), scene.box(held[0])
+    cut = [d for d, e in enumerate(of.shape) if box is not None and box[d] != (0, e)]
+    if box is not None and cut:
+        told = ", ".join(f"{span(*box[d])} of dim {d}" for d in cut)
+        return f"`{thing.node}` (which is {told} of `{of.node}`)"
+    return f"`{thing.node}`" if of.node == thing.node else f"`{thing.node}` (which is `{of.node}`)"
 
 
 def _taken(
@@ -289,7 +295,11 @@ _LEFT_OUT = """
     ) n ON true
     JOIN holds h ON h.seq = n.needs AND h.parts = 'nil'
     JOIN tensor_needs e ON e.side = 'dist' AND e.tensor = d.tensor AND e.needs = h.dist
-    WHERE u.side = 'seq' ORDER BY ALL"""
+    WHERE u.side = 'seq' AND NOT EXISTS (
+        SELECT 1 FROM tensor_node o JOIN tensor_node q ON q.target = o.target
+        JOIN tensor_needs m ON m.side = 'dist' AND m.tensor = q.tensor AND m.needs = h.dist
+        WHERE o.side = 'seq' AND o.tensor = $1 AND q.side = 'dist'
+    ) ORDER BY ALL"""
 
 _STALE = """
     WITH RECURSIVE before(wants, tensor) AS (

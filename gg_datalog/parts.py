@@ -61,7 +61,7 @@ def _lacking(scene: Scene, cause: Open) -> bool:
 
 def _finding(scene: Scene, cause: Open) -> Finding:
     opened = [d for d in cause.holders if d not in scene.sums] or list(cause.holders)
-    rows = _finest(scene, scene.held(opened, cause.origin))
+    rows = scene.finest(scene.held(opened, cause.origin))
     narrow = [d for d in cause.operands if d in scene.sums and _narrow(scene, d)]
     about = _About(scene, cause, rows)
     if narrow:
@@ -70,16 +70,6 @@ def _finding(scene: Scene, cause: Open) -> Finding:
         return about.wrong_range()
     late = _reduced_later(scene, cause.users)
     return about.too_late(late) if late else about.missing()
-
-
-def _finest(scene: Scene, rows: Sequence[Held]) -> list[Held]:
-    """Of each tensor the row whose reduced dimension is known in the finest positions."""
-    best: dict[str, tuple[int, Held]] = {}
-    for row in rows:
-        part = scene.part(row.parts)
-        if part is not None and part.extent > best.get(row.dist, (0, row))[0]:
-            best[row.dist] = part.extent, row
-    return [row for _, row in best.values()]
 
 
 def _narrow(scene: Scene, dist: str) -> bool:
@@ -226,7 +216,7 @@ class _About:
         trigger = f"{self._split()}; the group has only ranks {over}"
         effect = f"{self._users()} is computed from a part of the sum"
         found = [h for h in self.scene.held(narrow, self.cause.origin) if h.parts != "nil"]
-        where = self._where(narrow, _finest(self.scene, found), trigger=trigger, effect=effect)
+        where = self._where(narrow, self.scene.finest(found), trigger=trigger, effect=effect)
         return finding(Kind.WRONG_GROUP, text, **where)
 
     def wrong_range(self) -> Finding:

@@ -155,6 +155,15 @@ class Scene:
             axis = axis[2]
         return Part(kind, self._axis(axis[0], axis[1]), lo, lo + n, extent)
 
+    def finest(self, rows: Sequence[Held]) -> list[Held]:
+        """Of each tensor the part whose reduced dimension is known in the finest positions."""
+        best: dict[str, tuple[int, Held]] = {}
+        for row in rows:
+            part = self.part(row.parts)
+            if part is not None and part.extent > best.get(row.dist, (0, row))[0]:
+                best[row.dist] = part.extent, row
+        return [row for _, row in best.values()]
+
     def _axis(self, by: str, label: int) -> str:
         """What is reduced: a dimension of an operand, of an input where there is one."""
         if (by, label) not in self._axes:
@@ -174,6 +183,7 @@ class Scene:
         """In words what rows say that the ranks have of a sequential tensor; None if they say
         nothing that is short."""
         thing = self.seq(seq)
+        held = self.finest(held) or held
         rows = [(h, self.box(h), self.part(h.parts)) for h in held]
         ranks = {t.tensor: t.ranks for t in self.things("dist", [h.dist for h in held])}
         boxes = {r: b for h, b, _ in rows if b is not None for r in ranks.get(h.dist, ())}

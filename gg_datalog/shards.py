@@ -14,7 +14,7 @@ from gg_datalog.parts import coverage
 from gg_datalog.report import Finding
 from gg_datalog.scene import ONE, Held, Scene
 from gg_datalog.terms import chain, parse_record
-from gg_datalog.wording import names_text, some, span, spans_text
+from gg_datalog.wording import box_of, names_text, some, span, spans_text
 
 DEPTH = 6
 
@@ -167,11 +167,15 @@ def _slices(scene: Scene, dists: Sequence[str]) -> list[tuple[Any, ...]]:
         found = scene.rows(_SLICES, near)
         if found:
             return found
-        near = [n for (n,) in scene.rows(_NEEDS, near)]
-        near = [n for n in near if n not in scene.sums]
+        near = [n for n in operands_of(scene, near) if n not in scene.sums]
         if not near:
             return []
     return []
+
+
+def operands_of(scene: Scene, dists: Sequence[str]) -> list[str]:
+    """What these distributed tensors are computed from."""
+    return [needs for (needs,) in scene.rows(_NEEDS, list(dists))]
 
 
 def _sequential_slice(
@@ -236,12 +240,15 @@ def operand_ranges(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | No
     """An operator whose operands have different ranges of the dimension that they share."""
     for dist in dists:
         ranges: dict[int, list[tuple[str, tuple[int, int]]]] = {}
-        for mine, theirs, dim, label in scene.rows(_SHARED, seq, dist):
+        for mine, theirs, dim, label, inner in scene.rows(_SHARED, seq, dist):
             for h in scene.held([theirs], mine):
-                box = scene.box(h)
+                of = scene.seq(mine)
+                box = box_of(h.block, of.base)
                 if box is not None and h.parts == "nil" and len(box) > dim:
-                    text = f"{span(*box[dim])} of dim {dim} of `{scene.seq(mine).node}`"
-                    ranges.setdefault(label, []).append((text, box[dim]))
+                    text = f"{span(*box[dim])} of dim {dim} ({of.base[dim]}) of `{of.node}`"
+                    lo, hi = box[dim]
+                    if lo % inner == hi % inner == 0:
+                        ranges.setdefault(label, []).append((text, (lo // inner, hi // inner)))
                     break
         for told in ranges.values():
             if len({r for _, r in told}) > 1:
@@ -298,16 +305,22 @@ _WHOLE = """
     JOIN seq_operator s ON s."by" = q."by" JOIN dist_operator d ON d."by" = r."by"
     JOIN label_of a ON a.shaped = s.shaped JOIN label_of b ON b.shaped = d.shaped
     WHERE q.gives = ? AND r.gives IN (SELECT unnest(?)) AND s.signed = d.signed
-      AND a.label = b.label AND a.kind = 'whole' AND b.kind = 'whole' AND b.extent < a.extent
+      AND a.factor = b.factor AND a.kind = 'whole' AND b.kind = 'whole' AND b.extent < a.extent
     ORDER BY ALL"""
 
-# Where a reduced label lies in the operands of both operators.
+# Where a label lies in the operands of both operators, as the outermost digit of a dimension of
+# which each position is `inner` positions of the dimension.
 _SHARED = """
-    SELECT x."of", y."of", e.dim, e.label FROM result_of q JOIN result_of r ON true
+    SELECT x."of", y."of", e.dim, e.label, coalesce((
+        SELECT product(f.extent) FROM digit_of f
+        WHERE f.shaped = e.shaped AND f.place = e.place AND f.dim = e.dim AND f.level < e.level
+    ), 1)::BIGINT FROM result_of q JOIN result_of r ON true
     JOIN seq_operator s ON s."by" = q."by" JOIN dist_operator d ON d."by" = r."by"
     JOIN operand_of x ON x."by" = s."by"
     JOIN operand_of y ON y."by" = d."by" AND y.place = x.place
     JOIN digit_of e ON e.shaped = s.shaped AND e.place = x.place
     JOIN label_of l ON l.shaped = s.shaped AND l.label = e.label
+    JOIN digit_count c ON c.shaped = e.shaped AND c.place = e.place AND c.dim = e.dim
     WHERE q.gives = ? AND r.gives = ? AND s.signed = d.signed AND l.kind <> 'whole'
+      AND e.level = c.total - 1 AND e.stride = 1
     ORDER BY e.label, x.place"""

@@ -25,9 +25,9 @@ WHOLE_TENSORS = {"sequence_parallel": False, "gather_logits": True}
 # mistake: the variant it is tried in, a code that names it, and whether the loss stays right
 WRONG: dict[str, tuple[int, dict[str, Any], str, bool]] = {
     "missing-all-reduce": (2, WHOLE_TENSORS, "GG108", False),
-    "shards-in-reverse-order": (4, WHOLE_TENSORS, "GG101", False),
-    "norm-gradient-not-reduced": (2, {}, "GG104", True),
-    "data-gradient-not-reduced": (4, {"data": 2, **WHOLE_TENSORS}, "GG104", True),
+    "shards-in-reverse-order": (4, WHOLE_TENSORS, "GG112", False),
+    "norm-gradient-not-reduced": (2, {}, "GG119", True),
+    "data-gradient-not-reduced": (4, {"data": 2, **WHOLE_TENSORS}, "GG119", True),
     "mean-of-means": (4, {"data": 2, **WHOLE_TENSORS}, "GG102", False),
 }
 

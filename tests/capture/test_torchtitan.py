@@ -21,7 +21,7 @@ RIGHT: dict[str, tuple[int, dict[str, Any]]] = {
     "data, tensor and sequence": (4, {"data": 2}),
 }
 # mistake: a code that names it
-WRONG = {"data-gradient-not-reduced": "GG104", "labels-of-one-replica": "GG103"}
+WRONG = {"data-gradient-not-reduced": "GG119", "labels-of-one-replica": "GG103"}
 
 
 @pytest.fixture(scope="module")

@@ -31,9 +31,9 @@ NORMS = {f"grad_model.layers.0.self_attn.{norm}_norm.weight" for norm in "qk"}
 # mistake: a model with it, and a code that names it
 WRONG: dict[str, tuple[str, int, str]] = {
     "missing-all-reduce": ("llama", 2, "GG108"),
-    "norm-gradient-not-reduced": ("qwen3", 2, "GG104"),
-    "packed-cut-as-plain": ("mixtral", 2, "GG102"),
-    "shards-in-reverse-order": ("llama", 4, "GG101"),
+    "norm-gradient-not-reduced": ("qwen3", 2, "GG119"),
+    "packed-cut-as-plain": ("mixtral", 2, "GG117"),
+    "shards-in-reverse-order": ("llama", 4, "GG112"),
 }
 
 

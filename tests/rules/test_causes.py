@@ -1,0 +1,213 @@
+"""Which code a mistake gets: the first finding of a program with one mistake, and near misses.
+
+The examples of the pages (``tests/docs/test_findings.py``) are the plain cases; these are others.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gg_datalog import verify
+
+from .build import Case, row, write
+
+X, XW = "x: f32[4, 8]\n", "x: f32[4, 8]\nw: f32[8, 6]\n"
+SHARDED = "x: f32[4, 4]\nw: f32[4, 6]\n"
+FOUR = "x: f32[4, 2]\nw: f32[2, 6]\n"
+SUM = 'all_reduce({}, "sum", "g")'
+HALVES = {
+    name: [
+        row(rank, name, seq_box=[[4 * (rank % 2), 4 * (rank % 2) + 4] if d == dim else [0, e] for d, e in enumerate(shape)])
+        for rank in range(4)
+    ]
+    for name, dim, shape in (("x", 1, (4, 8)), ("w", 0, (8, 6)))
+}  # fmt: skip
+TURNED = {"x": [row(0, "x", seq_box=[[2, 4], [0, 8]]), row(1, "x", seq_box=[[0, 2], [0, 8]])]}
+CASES = {
+    "GG103": [
+        Case("a factor at the output", X + "return relu(x)", X + "return mul(relu(x), 2.0)"),
+    ],
+    "GG107": [
+        Case(
+            "a residual on every rank",
+            XW + "r: f32[4, 6]\ny = add(mm(x, w), r)\nreturn relu(y)",
+            SHARDED + "r: f32[4, 6]\ny = add(mm(x, w), r)\nreturn relu(" + SUM.format("y") + ")",
+        ),
+    ],
+    "GG108": [
+        Case(
+            "a part in a residual",
+            XW + "r: f32[4, 6]\ny = mm(x, w)\nreturn add(y, r)",
+            SHARDED + "r: f32[4, 6]\ny = mm(x, w)\nreturn add(y, r)",
+        ),
+        Case(
+            "reduced, but another tensor is used",
+            XW + "y = mm(x, w)\nreturn relu(y)",
+            SHARDED + "y = mm(x, w)\nz = " + SUM.format("y") + "\nreturn relu(y)",
+        ),
+    ],
+    "GG109": [
+        Case(
+            "softmax before the reduction",
+            XW + "return _softmax(mm(x, w), 1, False)",
+            SHARDED + "return " + SUM.format("_softmax(mm(x, w), 1, False)"),
+        ),
+    ],
+    "GG111": [
+        Case(
+            "inputs cut in another order",
+            X + "return tanh(relu(x))",
+            'x: f32[2, 8]\nreturn tanh(all_gather_into_tensor(relu(x), 2, "g"))',
+            relate=TURNED,
+        ),
+        Case(
+            "columns stacked as rows",
+            "x: f32[4, 4]\nw: f32[4, 6]\nreturn mm(relu(x), w)",
+            'x: f32[4, 2]\nw: f32[4, 6]\ng = all_gather_into_tensor(relu(x), 2, "g")\n'
+            "y: f32[4, 4] = reshape(g, [4, 4])\nreturn mm(y, w)",
+        ),
+    ],
+    "GG112": [
+        Case(
+            "another offset on all ranks",
+            "x: f32[8, 6]\nreturn relu(slice(x, 0, 2, 6))",
+            "x: f32[8, 6]\nreturn relu(slice(x, 0, 1, 5))",
+        ),
+        Case(
+            "ranges of a contraction that overlap",
+            XW + "return relu(mm(x, w))",
+            XW
+            + "a = slice(x, 1, 3 * rank, 3 * rank + 4)\nb = slice(w, 0, 3 * rank, 3 * rank + 4)\n"
+            + "return relu(" + SUM.format("mm(a, b)") + ")",
+        ),
+        Case(
+            "operands of different ranges",
+            XW + "return relu(mm(x, w))",
+            "x: f32[4, 4]\nw: f32[8, 6]\nb = slice(w, 0, 3 * rank, 3 * rank + 4)\n"
+            "return relu(" + SUM.format("mm(x, b)") + ")",
+        ),
+    ],
+    "GG113": [
+        Case(
+            "over all ranks, though pairs have all parts",
+            XW + "return relu(mm(x, w))",
+            SHARDED + "return relu(" + SUM.format("mm(x, w)") + ")",
+            ranks=4,
+            relate=HALVES,
+        ),
+    ],
+    "GG114": [
+        Case(
+            "replicas added up",
+            X + "return relu(tanh(x))",
+            X + "return relu(" + SUM.format("tanh(x)") + ")",
+        ),
+        Case(
+            "reduced twice, at the output",
+            XW + "return mm(x, w)",
+            SHARDED + "return " + SUM.format(SUM.format("mm(x, w)")),
+        ),
+    ],
+    "GG115": [
+        Case(
+            "a factor on the ranks only",
+            X + "return tanh(relu(x))",
+            X + "return tanh(mul(relu(x), 2.0))",
+        ),
+    ],
+    "GG116": [
+        Case(
+            "softmax over another dimension",
+            X + "return relu(_softmax(x, 1, False))",
+            X + "return relu(_softmax(x, 0, False))",
+        ),
+    ],
+    "GG118": [
+        Case(
+            "a norm over a shard",
+            "x: f32[4, 8]\nw: f32[8]\nb: f32[8]\nreturn relu(native_layer_norm(x, [8], w, b, 1e-5)[0])",
+            "x: f32[4, 4]\nw: f32[4]\nb: f32[4]\nreturn relu(native_layer_norm(x, [4], w, b, 1e-5)[0])",
+        ),
+    ],
+    "GG150": [Case("the input comes back", X + "return relu(x)", X + "return x")],
+    "GG151": [
+        Case(
+            "a buffer comes back as it is",
+            X + "return relu(x)",
+            X + "e: f32[4, 8] = empty([4, 8])\nreturn e",
+        ),
+    ],
+}  # fmt: skip
+TABLE = [
+    pytest.param(code, case, id=f"{code} {case.name}") for code, cs in CASES.items() for case in cs
+]
+
+
+@pytest.mark.parametrize(("code", "wrong"), TABLE)
+def test_the_first_finding(code: str, wrong: Case, tmp_path: Path) -> None:
+    write(wrong, tmp_path)
+    result = verify(tmp_path, engine="clingo", repairs=False)
+    assert not result.refines
+    first = result.findings[0]
+    assert first.code == code, str(result)
+    assert first.outputs and first.fingerprint and first.dist
+    assert sum(f.level == "error" for f in result.findings) == 1, str(result)
+
+
+def test_one_cause_is_one_finding(tmp_path: Path) -> None:
+    """However many outputs it spoils, and whatever breaks behind it."""
+    users = "\n".join(
+        f"o{i} = {name}(y)" for i, name in enumerate(("relu", "tanh", "sigmoid", "gelu"))
+    )
+    after = "\nz = relu(o3)\nreturn o0, o1, o2, z, y"
+    seq, dist = (inputs + "y = mm(x, w)\n" + users + after for inputs in (XW, SHARDED))
+    write(Case("many outputs", seq, dist), tmp_path)
+    result = verify(tmp_path, engine="clingo", repairs=False)
+    used, returned = result.findings
+    assert (used.code, returned.code) == ("GG108", "GG104")
+    assert used.outputs == ("o0", "o1", "o2", "z")
+    assert returned.outputs == ("y",)
+
+
+def _prints(case: Case, folder: Path, **source: str) -> list[str]:
+    """The fingerprints of a case, its nodes at these lines: ``name="file:1 in f: text"``."""
+    folder.mkdir()
+    write(case, folder)
+    for path in (*folder.glob("dist.r*.json"), folder / "seq.json"):
+        graph = json.loads(path.read_text())
+        for node in graph["nodes"]:
+            node["source"] = source.get(node["name"], "")
+        path.write_text(json.dumps(graph))
+    findings = verify(folder, engine="clingo", repairs=False).findings
+    return [found.fingerprint for found in findings if found.level == "error"]
+
+
+def test_a_fingerprint_outlives_other_changes(tmp_path: Path) -> None:
+    wrong = CASES["GG108"][0]
+    old = _prints(wrong, tmp_path / "a", y="repo/m.py:7 in forward: y = x @ w")
+    names = {"y": "mm_31", "out": "add_4"}
+    renamed = Case("renamed", wrong.seq, wrong.dist, names=names)
+    new = _prints(renamed, tmp_path / "b", mm_31="/home/me/repo/m.py:99 in forward: y = x @ w")
+    other = _prints(wrong, tmp_path / "c", y="repo/m.py:7 in forward: y = x @ v")
+    four = Case(
+        "four ranks",
+        wrong.seq,
+        wrong.dist.replace("4]", "2]", 1).replace("w: f32[4", "w: f32[2"),
+        ranks=4,
+    )
+    assert old == new == _prints(four, tmp_path / "d", y="repo/m.py:8 in forward: y = x @ w")
+    assert old != other
+
+
+def test_the_same_mistake_twice_is_told_apart(tmp_path: Path) -> None:
+    """Two layers of one line: numbered in the order of the graph."""
+    inputs = "x: f32[4, {n}]\nw: f32[{n}, 6]\nx2: f32[4, {n}]\nw2: f32[{n}, 6]\n"
+    program = inputs + "a = mm(x, w)\nb = mm(x2, w2)\nreturn relu(a), relu(b)"
+    lines = dict.fromkeys("ab", "m.py:3 in forward: y = x @ w")
+    both = _prints(Case("both", program.format(n=8), program.format(n=4)), tmp_path / "a", **lines)
+    fixed = program.format(n=4).replace("b = mm(x2, w2)", "b = " + SUM.format("mm(x2, w2)"))
+    one = _prints(Case("one", program.format(n=8), fixed), tmp_path / "b", **lines)
+    assert len(set(both)) == 2 and one == both[:1]
