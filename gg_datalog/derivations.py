@@ -8,7 +8,7 @@ found is one that it accepts.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, product
@@ -222,16 +222,23 @@ def _counted(known: Derivations, wanted: Statement, term: Any, terms: Any) -> li
                 view = half.unfolded(dist.digits[0]).turned()
             except Refused:
                 continue
-            if _lies(view.seq, seq.results[0], wanted.block.seq) and _lies(
-                view.dist, dist.results[0], wanted.block.dist
+            if _lies(view, seq.results[0], wanted.block) and _lies(
+                view.turned(), dist.results[0], wanted.block.turned()
             ):
                 swaps = [False, True] if len(x.parts) > 1 else [False]
                 found += [((x,), j, swap) for swap in swaps]
     return found
 
 
-def _lies(at: Mapping[int, int], labels: Sequence[int], offsets: Mapping[int, int]) -> bool:
-    return all(at.get(label, offsets[dim]) == offsets[dim] for dim, label in enumerate(labels))
+def _lies(view: Block, labels: Sequence[int], block: Block) -> bool:
+    """Does the sequential side of what is seen on labels lie where that of the result lies?"""
+    for dim, label in enumerate(labels):
+        if label in view.seq:
+            mine = {run[1:3] for run in view.runs if run[0] == label}
+            theirs = {run[1:3] for run in block.runs if run[0] == dim}
+            if view.seq[label] != block.seq[dim] or mine != theirs:
+                return False
+    return True
 
 
 def _fitting(options: Sequence[Sequence[Option]]) -> Iterator[list[Option]]:
