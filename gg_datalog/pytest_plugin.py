@@ -42,17 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("gg_report_dir", "as --gg-report-dir, relative to the root folder")
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(hookwrapper=True)  # the form that older releases of pytest know, too
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """While a test runs, its failing checks are kept in a folder of its name."""
     folder = _report_dir(item.config)
-    if folder is None:
-        return (yield)
-    token = keeping.set(Keeping(folder / _slug(item.nodeid)))
-    try:
-        return (yield)
-    finally:
-        keeping.reset(token)
+    token = keeping.set(None if folder is None else Keeping(folder / _slug(item.nodeid)))
+    yield
+    keeping.reset(token)
 
 
 def _report_dir(config: pytest.Config) -> Path | None:
