@@ -146,7 +146,8 @@ def _repaired(
         return _with_partial(tables, _partial(tables, run.options))
 
     started, took = perf_counter(), run.found.seconds.get("total", 0.0)
-    ran = Ran(database, run.case, run.facts, run.found.relations, run.engine, took, extract)
+    limits = (took, run.options.timeout)
+    ran = Ran(database, run.case, run.facts, run.found.relations, run.engine, *limits, extract)
     findings = with_repairs(ran, report.findings, progress)
     seconds["try repairs"] = perf_counter() - started
     return findings

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ran:
-    """A run that did not prove everything: what it was given, what it derived, how long it took.
-
-    ``extract`` gives the facts of other graphs as the user asked for them."""
+    """A run that did not prove everything: what it was given, what it derived, how many seconds it
+    took and may take (``timeout``). ``extract`` gives the facts of other graphs as the user asked
+    for them."""
 
     database: duckdb.DuckDBPyConnection
     case: Mapping[str, Any]
@@ -31,6 +31,7 @@ class Ran:
     derived: Mapping[str, pa.Table]
     engine: Engine
     seconds: float
+    timeout: float | None
     extract: Callable[[CaseFiles], dict[str, pa.Table]]
 
 

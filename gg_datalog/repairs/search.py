@@ -40,6 +40,7 @@ class Search:
         if not self.scene.is_current():
             raise InputError("the graphs are others by now", str(files.seq), AGAIN)
         limit = max(LEAST_SECONDS, PATIENCE * ran.seconds)
+        limit = limit if ran.timeout is None else min(limit, ran.timeout)
         self.bench = Bench(programs, ran.facts, ran.extract, ran.engine, limit)
         self.before = outcome(ran.facts, ran.derived)
         self.progress = progress
