@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
 from gg_datalog.terms import coefficient_text
+from gg_datalog.wording import names_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,10 +32,13 @@ def diagnose(database: duckdb.DuckDBPyConnection) -> list[Finding]:
 
     scene = Scene(database)
     back = list(returned(scene))
-    breaks = sorted(chain_breaks(scene, {f.seq for f in back}), key=_rank)
+    mismatches = list(_mismatches(database))
+    astray = {name for f in mismatches for name in f.dist}
+    breaks = [f for f in chain_breaks(scene, {f.seq for f in back}) if not _behind(f, astray)]
+    breaks.sort(key=_rank)
     causes = [f for f in breaks if f.code in CAUSES]
     found = [
-        *_mismatches(database),
+        *mismatches,
         *causes,
         *back,
         *breaks[len(causes) :],
@@ -44,6 +48,12 @@ def diagnose(database: duckdb.DuckDBPyConnection) -> list[Finding]:
         *precision(scene),
     ]
     return finished(scene, list(dict.fromkeys(found)))
+
+
+def _behind(found: Finding, astray: set[str]) -> bool:
+    """Is all that comes close there a collective that does not line up?"""
+    general = found.code in (Kind.CHAIN_BREAKS.value.code, Kind.RANK_BREAKS.value.code)
+    return general and bool(found.dist) and astray.issuperset(found.dist)
 
 
 def _rank(found: Finding) -> tuple[bool, bool]:
@@ -64,15 +74,22 @@ def rows(database: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]
 
 # ---- collectives, limits, notes ------------------------------------------------------------------
 def _mismatches(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    """One finding per call that does not line up; ranks that call it alike share it."""
     sql = """
-        SELECT c.rank, c.node, c.kind, c.problem, g.source
+        SELECT c.kind, c.node, list('r' || c.rank || '.' || c.node ORDER BY c.rank),
+               arg_min(c.problem, c.rank)
         FROM collective_mismatch c
         LEFT JOIN graph_node g ON g.side = 'dist' AND g.rank = c.rank AND g.name = c.node
-        ORDER BY c.rank, g.position"""
-    for rank, node, kind, problem, source in rows(database, sql):
-        name = f"r{rank}.{node}"
-        message = f"{kind} `{name}` does not line up between ranks: {problem}"
-        yield finding(Kind.COLLECTIVE, message, dist=(name,), dist_source=source or None)
+        GROUP BY c.kind, c.node ORDER BY min(c.rank), min(g.position)"""
+    for kind, _, called, problem in rows(database, sql):
+        message = f"{kind} {names_text(called)} does not line up between ranks: {problem}"
+        yield finding(
+            Kind.COLLECTIVE,
+            message,
+            dist=tuple(called),
+            trigger=problem,
+            effect="the ranks wait for each other, or get data that is not meant for them",
+        )
 
 
 def _limits(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:

@@ -22,6 +22,9 @@ The codes are stable: a code keeps its meaning, a new meaning gets a new code. A
 something wrong, or not shown to be right; a *warning* stands in the way of a proof or of those who
 use the outputs; a *note* is worth knowing beside the verdict.
 
+One mistake is one finding, with the outputs that it spoils. Nothing is known of what is computed
+from something wrong, so a second mistake behind the first is found when the first is repaired.
+
 The examples are run by the tests. They name the operators of ATen without their prefix;
 `x: f32[4, 8]` is an input. Where a rank's input is smaller than the sequential one it is a shard,
 in the order of the ranks; where it is not, a replica. `"g"` is the group of all ranks, `rank` the

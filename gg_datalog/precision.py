@@ -15,7 +15,7 @@ def precision(scene: Scene) -> Iterator[Finding]:
     """The first tensor for each pair of types that differ between the sides."""
     for tensor, mine, theirs, dists, more in scene.rows(_DIFFERENT):
         of, names = scene.seq(tensor), scene.names(dists)
-        here, there = (", ".join(map(dtype_text, types)) for types in (theirs, mine))
+        here, there = dtype_text(theirs), ", ".join(map(dtype_text, mine))
         behind = f", and {more} more after it" if more else ""
         yield finding(
             Kind.PRECISION,
@@ -29,25 +29,23 @@ def precision(scene: Scene) -> Iterator[Finding]:
         )
 
 
-# What the ranks' tensors that hold a sequential one are, against what the latter is.
+# Types that the ranks' tensors have, and the sequential ones that they hold have not.
 _DIFFERENT = """
     WITH typed AS MATERIALIZED (
-        SELECT side, tensor, list(DISTINCT dtype ORDER BY dtype) AS types,
-               min(position) AS position
-        FROM graph_node WHERE tensor <> '' AND dtype LIKE '%float%'
-        GROUP BY side, tensor
+        SELECT side, tensor, dtype, min(position) AS position
+        FROM graph_node WHERE tensor <> '' AND dtype LIKE '%float%' GROUP BY side, tensor, dtype
     ),
-    pair AS MATERIALIZED (
-        SELECT h.seq, h.dist, s.types AS mine, d.types AS theirs, s.position
-        FROM (SELECT DISTINCT seq, dist FROM holds) h
-        JOIN base_tensor b ON b.side = 'seq' AND b.tensor = h.seq AND b.kind <> 'constant'
-        JOIN typed s ON s.side = 'seq' AND s.tensor = h.seq
-        JOIN typed d ON d.side = 'dist' AND d.tensor = h.dist
+    mine AS MATERIALIZED (
+        SELECT t.tensor, list(t.dtype ORDER BY t.dtype) AS types, min(t.position) AS position
+        FROM typed t JOIN base_tensor b ON b.side = 'seq' AND b.tensor = t.tensor
+        WHERE t.side = 'seq' AND b.kind <> 'constant' GROUP BY t.tensor
     ),
     differs AS (
-        SELECT seq, mine, theirs, min(position) AS position, list(dist ORDER BY dist) AS dists
-        FROM pair WHERE NOT list_has_all(mine, theirs) GROUP BY seq, mine, theirs
+        SELECT h.seq, m.types, d.dtype, m.position, list(h.dist ORDER BY h.dist) AS dists
+        FROM (SELECT DISTINCT seq, dist FROM holds) h
+        JOIN mine m ON m.tensor = h.seq
+        JOIN typed d ON d.side = 'dist' AND d.tensor = h.dist
+        WHERE NOT list_contains(m.types, d.dtype) GROUP BY h.seq, m.types, d.dtype, m.position
     )
-    SELECT arg_min(seq, position), any_value(mine), any_value(theirs), arg_min(dists, position),
-           count(DISTINCT seq) - 1
-    FROM differs GROUP BY mine, theirs ORDER BY min(position), mine, theirs"""
+    SELECT arg_min(seq, position), types, dtype, arg_min(dists, position), count(DISTINCT seq) - 1
+    FROM differs GROUP BY types, dtype ORDER BY min(position), types, dtype"""

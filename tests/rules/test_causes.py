@@ -172,6 +172,21 @@ def test_one_cause_is_one_finding(tmp_path: Path) -> None:
     assert returned.outputs == ("y",)
 
 
+PRECISE = XW + "y = mm(x, w)\n{cast}return relu({of})"
+CAST = 'h = _to_copy(y, dtype="float16")\n'
+
+
+@pytest.mark.parametrize("cast", [False, True])
+def test_a_cast_on_both_sides_is_no_other_precision(cast: bool, tmp_path: Path) -> None:
+    """A near miss of GG134."""
+    seq = PRECISE.format(cast=CAST if cast else "", of="h" if cast else "y")
+    dist = SHARDED + "y = mm(x, w)\n" + CAST + "z = " + SUM.format("h") + "\nreturn relu(z)"
+    write(Case("casts", seq, dist), tmp_path)
+    result = verify(tmp_path, engine="clingo")
+    assert result.refines
+    assert [f.code for f in result.findings] == ([] if cast else ["GG134"])
+
+
 def _prints(case: Case, folder: Path, **source: str) -> list[str]:
     """The fingerprints of a case, its nodes at these lines: ``name="file:1 in f: text"``."""
     folder.mkdir()
