@@ -57,7 +57,8 @@ def _nodes(scene: Scene, findings: Sequence[Finding]) -> dict[str, Node]:
 def _located(found: Finding, nodes: dict[str, Node]) -> Finding:
     seq = nodes.get(found.seq or "")
     dist = [nodes[name] for name in found.dist if name in nodes]
-    source = next((n.source for n in dist if n.source), None)
+    # Of one rank's nodes the line that comes first: the others may only follow from it.
+    source = min((n.source for n in dist if n.source), default=None)
     module = next((n.module for n in dist if n.module), None)
     return replace(
         found,
