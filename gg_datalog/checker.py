@@ -23,7 +23,7 @@ Run = tuple[int, int, int, int, int]
 Digits = list[tuple[int, int, int, int]]  # (extent, label, step of it, weight), innermost first
 Operand = tuple[str, str, "Shape"]  # a tensor, the scale that it is read with, and how it is seen
 ONE: Coefficient = (Fraction(1), "", "")
-MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 FREE = ("parallel", "created")  # kinds of labels that may be cut
 RULES = (  # what `holds` is concluded from, under the names that datalog/ has for it
     *("related_input", "operator_holds", "alone_holds", "sum_holds", "seq_slice_holds"),
@@ -117,9 +117,9 @@ class Statement(NamedTuple):  # what one step says
 
     def written(self) -> str:
         """As a certificate has it."""
-        times, at = [*self.times[0].as_integer_ratio(), *self.times[1:]], self.block
-        block = [[*at.seq.values()], [*at.dist.values()], at.runs]
-        return json.dumps([*self[:2], times, self.parts, block])
+        (seq, dist, runs), times = self.block, self.times[0].as_integer_ratio()
+        block = [*seq.values()], [*dist.values()], runs
+        return json.dumps([*self[:2], [*times, *self.times[1:]], self.parts, block])
 
 
 class Shape(NamedTuple):  # how dimensions carry labels
@@ -280,8 +280,7 @@ class Checker:
         return Statement(d, t, ONE, (), normal(seq, dist, runs))
 
     def operator_holds(self, by: Any, uses: Any) -> Statement:
-        """Operators of one signature whose operands hold each other, at most one scaled or open.
-        None on the ranks (`alone_holds`): of what a sum adds up they have a part, as it is."""
+        """Operators whose operands hold each other; none on the ranks (`alone_holds`): a part."""
         o, s, at = by
         (signed, f), (t,) = self.one("seq_operator", s), self.one("result_of", s, at)
         if o is None:
@@ -291,8 +290,8 @@ class Checker:
             (same, g), (d,) = self.one("dist_operator", o), self.one("result_of", o, at)
             mine, dist = [row[1:] for row in self.all("operand_of", o)], self.shape(g)
         need(same == signed, "the operators differ")
-        seq, times, left, views = self.shape(f), ONE, tuple[Part, ...](), list[Block]()
-        theirs = self.all("operand_of", s)
+        times, left, views = ONE, tuple[Part, ...](), list[Block]()
+        seq, theirs = self.shape(f), self.all("operand_of", s)
         for here, (i, *there), used in zip(mine, theirs, uses, strict=True):
             e, parts, view = self.seen(used, (*here, dist), (*there, seq), i)
             views.append(view)
@@ -325,7 +324,8 @@ class Checker:
                 need(parts[0][1] == parts[1][1], "reductions of two kinds do not commute")
                 parts = (parts[1], parts[0], *parts[2:])
             axis, other, lo, n, extent = parts[0] if parts else (None, kind, 0, 1, 1)
-            need(same == kind == other and (kind == "sum" or e == ONE), "another kind of sum")
+            rises = e == ONE and self.one("scale_of", terms[j][1])[0] > 0
+            need(same == kind == other and (kind == "sum" or rises), "another kind of sum")
             key, ranges = tally.setdefault(j, ((axis, extent, parts[1:]), {}))
             need(key == (axis, extent, parts[1:]), "parts of different reductions are added up")
             for a, m in ranges:
@@ -365,8 +365,8 @@ class Checker:
         ((x,),), (of, scale, f, label, start) = uses, self.one("seq_member", *by)
         seq, dist = self.shape(f), self.own("dist", x.dist)
         times, parts, block = self.seen([x], dist, (of, scale, seq))
-        (kind,) = {part[1] for part in parts} or {"sum"}
-        need(kind == "sum" or self.one("scale_of", scale)[0] > 0, "a maximum of what is negative")
+        falls = self.one("scale_of", scale)[0] < 0 and {part[1] for part in parts} - {"sum"}
+        need(not falls, "a maximum of what is negative")
         block = normal({**block.seq, label: block.seq.get(label, 0) + start}, *block[1:])
         t, block = self.one("seq_concat", by[0])[1], given(seq, dist[2], block)
         return Statement(x.dist, t, times, parts, block)
@@ -405,7 +405,7 @@ class Checker:
             hidden = map(any, zip(*masks, strict=True)) if masks else [False] * size
             for i, (row, hide) in enumerate(zip(self.column(rows, of, size), hidden, strict=True)):
                 right = hide != (a <= i < a + m) and 0 <= row < m and (hide or row == i - a)
-                if not right and (masks or 0 <= row < m):  # an id is assumed to lie inside a table
+                if not right and (masks or row != i or i < m):  # ids as they are lie in the table
                     raise Refused(f"id {i} does not read row {i - a} of {m}")
         parts = opened(seq, dist, block := merged(views), s)
         need(table or not parts, "one-hot ids leave nothing open")
@@ -443,7 +443,6 @@ class Checker:
             digits.append([(b // a, label, 1, a) for label, (a, b) in ends])
             extents += [extent for extent, *_ in digits[-1]]
         for x in (block.unfolded(digits) for block in blocks):  # a box in these digits
-            need(all(run[1] == 1 for run in x.runs), "shares that do not nest")
             sizes = {run[0]: run[2] for run in x.runs}
             boxes.append([range(at, at + sizes.get(k, 1)) for k, at in x.seq.items()])
         cuts = [{0, *(x for r in rs for x in (r.start, r.stop))} for rs in zip(*boxes, strict=True)]
@@ -455,46 +454,47 @@ class Checker:
         t, scale = self.one("wanted", wants)
         returned = {str(rank): rest for rank, *rest in self.all("returned", wants)}
         need(returned and shares.keys() == returned.keys(), "the shares are not those of the ranks")
-        for rank, found in shares.items():
-            d, times = returned[rank]
+        for (d, times), found in ((returned[rank], shares[rank]) for rank in shares):
             fits = ((*x[:2], self.effect(times, x.times, scale)) == (d, t, ONE) for x in found)
             need(all(fits), "another tensor comes back, or a multiple")
             need(self.covered("dist", d, [x.block.turned() for x in found]), "more is returned")
         every = [x for found in shares.values() for x in found]
         if any(x.parts for x in every):
             need(self.all("may_be_partial", wants), "a part of the output comes back")
-            (axis, kind, _, _, extent), block = every[0].parts[0], every[0].block
+            (axis, *_, extent), block = every[0].parts[0], every[0].block
             spans = sorted((x.parts[0][2], sum(x.parts[0][2:4])) for x in every)
-            like = (x[3:] == (((axis, kind, *x.parts[0][2:4], extent),), block) for x in every)
+            like = (x[3:] == (((axis, "sum", *x.parts[0][2:4], extent),), block) for x in every)
             meet = [0, *(b for _, b in spans)] == [*(a for a, _ in spans), extent]
-            need(all(like) and meet, "the parts do not add up to it")
+            need(all(like) and meet and len(every) == len(shares), "the parts do not add up")
         need(self.covered("seq", t, [x.block for x in every]), "a share is left out")
 
     def certificate(self, document: Any) -> list[int]:
         """The outputs that a certificate proves; `Refused` names the step that does not follow."""
-        said, draws, where = list[Statement](), defaultdict[Any, list[Block]](list), "it"
+        said, used, proved = dict[int, Statement](), set[int](), list[int]()
+        draws, where = defaultdict[Any, list[Block]](list), "it"
         try:
             for number, line in enumerate(document["steps"]):
                 where = f"step {number}"
-                need(line["step"] == number and len(line) == 5, "it is missing")
-                ids = [k for group in line["uses"] for k in group]
-                before = all(type(k) is int and 0 <= k < number for k in ids)
-                need(before and line["rule"] in RULES, "it uses a later step or no known rule")
+                known = line["step"] == number and len(line) == 5 and line["rule"] in RULES
+                need(known, "it is missing, or of no known rule")
+                used.update(*line["uses"])
                 uses = [[said[k] for k in group] for group in line["uses"]]
-                found = getattr(self, line["rule"])(line["by"], uses)
+                found = said[number] = getattr(self, line["rule"])(line["by"], uses)
                 need(found.written() == json.dumps(line["says"]), f"it is {found.written()}")
-                said.append(found)
                 for signed, _ in self.all("dist_operator", line["by"][0]):
                     draws[found[:2]] += [found.block] if self.all("random_draw", signed) else []
                 drawn_apart(draws[found[:2]])
             for line in document["outputs"]:
-                where = f"output {line['wants']}"
+                where, wants = f"output {line['wants']}", line["wants"]
+                need(type(wants) is int and len(line) == 2, "it is no output")
+                need(wants not in proved, "it is there twice")
+                used.update(*line["shares"].values())
                 shares = {rank: [said[k] for k in ids] for rank, ids in line["shares"].items()}
-                self.output_mapped(line["wants"], shares)
+                self.output_mapped(wants, shares)
+                proved.append(wants)
         except (*MALFORMED, Refused) as error:
-            raise Refused(f"{where}: {error}") from None
-        groups = [line["uses"] for line in document["steps"]]
-        groups += [line["shares"].values() for line in document["outputs"]]
-        left = {*range(len(said))} - {k for group in groups for ids in group for k in ids}
+            why = error if isinstance(error, Refused) else f"it names what is not there: {error!r}"
+            raise Refused(f"{where}: {why}"[:500]) from None
+        left = said.keys() - used
         need(not left, f"step {min(left, default=0)}: nothing uses it")
-        return [line["wants"] for line in document["outputs"]]
+        return proved

@@ -61,6 +61,8 @@ def _document(path: Path) -> dict[str, Any]:
         raise InputError("this is no certificate of this release", str(path), WRITTEN_BY)
     if not isinstance(document["steps"], list) or not isinstance(document["outputs"], list):
         raise InputError("steps and outputs have to be lists", str(path), WRITTEN_BY)
+    if not document["outputs"]:
+        raise InputError("no output is in it: there is nothing to prove", str(path), WRITTEN_BY)
     found: dict[str, Any] = document
     return found
 

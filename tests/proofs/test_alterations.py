@@ -222,12 +222,30 @@ def test_an_altered_output_is_refused(block: Proved) -> None:
         lambda row: row["shares"].update({key: [0] for key in row["shares"]}),
         lambda row: row["shares"].update({key: [] for key in row["shares"]}),
         lambda row: row.update(wants=99),
+        lambda row: row.update(wants=float(row["wants"])),
+        lambda row: row.update(note="trust me"),
+        lambda row: row["shares"].update({"00": row["shares"]["0"]}),
+        lambda row: row["shares"].update({key: [*x, -1] for key, x in row["shares"].items()}),
     ):
         document = copy.deepcopy(block.document)
         change(document["outputs"][0])
         with pytest.raises(Refused, match=r"output|step"):
             block.checker.certificate(document)
     document = copy.deepcopy(block.document)
+    document["outputs"] *= 2
+    with pytest.raises(Refused, match="twice"):
+        block.checker.certificate(document)
+    document = copy.deepcopy(block.document)
     document["outputs"] = []
     with pytest.raises(Refused, match="nothing uses it"):
         block.checker.certificate(document)
+
+
+def test_what_is_nested_too_deeply_is_refused(block: Proved) -> None:
+    deep: Json = []
+    for _ in range(100_000):
+        deep = [deep]
+    document = dict(block.document)
+    for field in ("says", "by"):
+        document["steps"] = [{**block.document["steps"][0], field: deep}]
+        assert refused_at(block.checker, document) == 0

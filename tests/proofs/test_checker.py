@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import gg_datalog.checker as module
-from gg_datalog.checker import RULES, Block, Checker, Refused, normal
+from gg_datalog.checker import ONE, RULES, Block, Checker, Refused, Statement, normal
 from gg_datalog.engine.parser import parse_program
 
 from .conftest import ROOT, Proved
@@ -161,3 +161,62 @@ def test_digits_of_a_view_keep_the_pairs() -> None:
 def test_the_rules_are_named_in_messages_and_documentation() -> None:
     text = (ROOT / "docs" / "certificates.md").read_text(encoding="utf-8")
     assert set(RULES) <= set(re.findall(r"`(\w+)`", text))
+
+
+# ---- parts, with facts by hand ------------------------------------------------------------------
+def part(dist: str, kind: str, lo: int) -> Statement:
+    """A tensor on the ranks that has reduced [lo, lo + 3) of 6 positions of what gives `t`."""
+    block = normal({0: 0}, {0: 0}, [(0, 1, 4, 0, 1)])
+    return Statement(dist, "t", ONE, (((("s", 1),), kind, lo, 3, 6),), block)
+
+
+def vectors(**more: list[tuple[Any, ...]]) -> Checker:
+    """Facts about tensors of four positions: `a`, `b` and `d` on the ranks, `t` and `m`."""
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "scale_of": [("1", 1, 1, "", ""), ("-1", -1, 1, "", "")],
+        "label_of": [("f", 0, 4, "p", "parallel")],
+        "digit_count": [("f", 0, 0, 1)],
+        "digit_of": [("f", 0, 0, 0, 4, 0, 1)],
+        "result_rank": [("f", 0, 1)],
+        "result_dim": [("f", 0, 0, 0)],
+        "seq_tensor": [("t", "f"), ("m", "f")],
+        "dist_tensor": [("a", "f"), ("b", "f"), ("d", "f")],
+    }
+    return Checker(rows | more)
+
+
+@pytest.mark.parametrize("scale", ["1", "-1"])
+def test_maxima_of_parts_are_complete_unless_they_are_negated(scale: str) -> None:
+    terms = [("o", 0, "a"), ("o", 1, "b"), ("q", 0, "t")]
+    checker = vectors(
+        dist_sum=[("o", "max", 2, "d")],
+        seq_sum=[("q", "max", 1, "m")],
+        term_of=[(*term, scale, "f") for term in terms],
+    )
+    by, uses = ["o", "q", False, [0, 0], [False] * 2], [part("a", "max", 0), part("b", "max", 3)]
+    if scale == "1":
+        assert checker.sum_holds(by, [[x] for x in uses])[:4] == ("d", "m", ONE, ())
+    else:
+        with pytest.raises(Refused, match="another kind"):
+            checker.sum_holds(by, [[x] for x in uses])
+
+
+@pytest.mark.parametrize("kind", ["sum", "max"])
+def test_only_sums_are_added_up_later(kind: str) -> None:
+    checker = vectors(
+        wanted=[(0, "t", "1")],
+        returned=[(0, 0, "a", "1"), (0, 1, "b", "1")],
+        may_be_partial=[(0,)],
+    )
+    shares = {"0": [part("a", kind, 0)], "1": [part("b", kind, 3)]}
+    if kind == "sum":
+        checker.output_mapped(0, shares)
+    else:
+        with pytest.raises(Refused, match="add up"):
+            checker.output_mapped(0, shares)
+
+
+def test_what_a_rank_returns_counts_once_though_it_be_two_equal_parts() -> None:
+    checker = vectors(wanted=[(0, "t", "1")], returned=[(0, 0, "a", "1")], may_be_partial=[(0,)])
+    with pytest.raises(Refused, match="add up"):
+        checker.output_mapped(0, {"0": [part("a", "sum", 0), part("a", "sum", 3)]})

@@ -23,6 +23,33 @@ HALF_OPEN = Case(
     maps=(),
     partial=True,
 )
+DOUBLED = Case(
+    "one part that is two equal ones, allowed",
+    "x: f32[4, 6]\nreturn sum.dim_IntList(exp(cat([x, x], 1)), [1])",
+    "x: f32[4, 6]\ny = sum.dim_IntList(exp(x), [1])\nreturn y",
+    ranks=1,
+    maps=(),
+    partial=True,
+)
+INNER = "mm(mm(slice(x, 1, lo, lo + 3), slice(w, 0, lo, lo + 3)), v)"
+OUTER = "mm(mm(x, slice(w, 1, lo, lo + 3)), slice(v, 0, lo, lo + 3))"
+PRODUCTS = "x: f32[4, 6]\nw: f32[6, 6]\nv: f32[6, 5]\n"
+TWICE_SPLIT = Case(
+    "two ranks split one product, two the other, allowed",
+    PRODUCTS + "return mm(mm(x, w), v)",
+    PRODUCTS + f"return {INNER} if rank < 2 else {OUTER}".replace("lo", "3 * (rank % 2)"),
+    ranks=4,
+    maps=(),
+    partial=True,
+)
+HIGHEST = Case(
+    "a maximum is not added up, allowed",
+    "x: f32[4, 6]\ny = amax(x, [1])\nreturn y",
+    "x: f32[4, 3]\ny = amax(x, [1])\nreturn y",
+    maps=(),
+    partial=True,
+)
+LARGEST = 'z = all_reduce(y, "max", "g")\nreturn z'
 TURNED = Case(
     "twice the negative",
     "x: f32[8, 6]\ny = mul.Tensor(relu(x), -2)\nreturn y",
@@ -123,6 +150,11 @@ OUTPUTS = (
         },
         maps=(),
     ),
+    DOUBLED,
+    TWICE_SPLIT,
+    TWICE_SPLIT.but("both ranks split one", maps=None, ranks=2),
+    HIGHEST,
+    HIGHEST.but("reduced", maps=None, dist=HIGHEST.dist.replace("return y", LARGEST)),
     Case(
         "two outputs, exchanged",
         BOTH + "return relu(x), relu(z)",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gg_datalog.checker import RULES, Checker
+from gg_datalog.checker import RULES, Checker, Refused
 from gg_datalog.derivations import Derivations, statement
 
 from .build import Case, Outcome, batch, extracted
@@ -86,3 +86,40 @@ def test_every_relation_is_a_step_that_the_checker_accepts(
     print(dict(total))
     assert len(judged) > 300
     assert set(total) == set(RULES)
+
+
+# ---- steps that no engine gives ---------------------------------------------------------------
+UNMASKED = Case(
+    "rows of a shard, for ids that may lie in another one",
+    "w: f32[8, 4]\nids: i64[5]\nreturn embedding(w, ids)",
+    "w: f32[4, 4]\nids: i64[5]\nreturn embedding(w, sub.Tensor(ids, 4 * rank))",
+    maps=(),
+)
+MASKED = """
+w: f32[4, 4]
+ids: i64[5]
+mask: b[5] = bitwise_or.Tensor(lt.Scalar(ids, 4 * rank), ge.Scalar(ids, 4 * rank + 4))
+local: i64[5] = masked_fill.Scalar(sub.Tensor(ids, 4 * rank), mask, 0)
+return masked_fill.Scalar(embedding(w, local), unsqueeze(mask, -1), 0)
+"""
+
+
+def looked_up(case: Case) -> list[Any]:
+    """What the checker makes of the lookups of rank 1, whose shard begins at row 4."""
+    facts, found = Checker(rows(case)), []
+    related = [facts.related_input([row], []) for row, *_ in facts.rows["related_input"]]
+    inputs = {x.dist: x for x in related}
+    ((s, *_),) = facts.rows["seq_lookup"]
+    for o, table, *_ in facts.rows["dist_lookup"]:
+        if table == "r1.w":
+            try:
+                found.append(facts.looked_up([o, s, 4], [[inputs[table]], [inputs["r1.ids"]]]))
+            except Refused as error:
+                print(case.name, o, error)
+    return found
+
+
+def test_a_shard_is_looked_up_under_a_mask() -> None:
+    found = looked_up(UNMASKED.but("masked", dist=MASKED))
+    assert any(x.parts[0][2:] == (4, 4, 8) for x in found)
+    assert not looked_up(UNMASKED)
