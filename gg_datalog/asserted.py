@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gg_datalog.policy import raised
 from gg_datalog.report import Finding, Report
 from gg_datalog.reporting.printable import printable
 from gg_datalog.reporting.wording import details
+from gg_datalog.settings.policy import raised
 
 FEW = 5
 WORDS = {"refines": "refines", "does-not-refine": "does not refine", "inconclusive": "inconclusive"}

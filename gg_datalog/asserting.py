@@ -85,9 +85,9 @@ def assert_refines(
         GGError: the case cannot be used, or the rules could not be run.
     """
     __tracebackhide__ = True
-    from gg_datalog.baseline_file import load_baseline
-    from gg_datalog.policy import Policy
     from gg_datalog.running import Options
+    from gg_datalog.settings.baseline_file import load_baseline
+    from gg_datalog.settings.policy import Policy
 
     policy = Policy(baseline=None if baseline is None else load_baseline(Path(baseline)))
     tables = [Path(path) for path in operators]
@@ -101,7 +101,7 @@ def hold(
     """:func:`assert_refines`, with the options of a run."""
     __tracebackhide__ = True
     from gg_datalog.errors import InputError
-    from gg_datalog.policy import exit_code
+    from gg_datalog.settings.policy import exit_code
 
     if inconclusive not in ("fail", "skip"):
         raise InputError(f"inconclusive is {inconclusive!r}", None, 'give "fail" or "skip"')

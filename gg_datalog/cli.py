@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from gg_datalog import __version__
-from gg_datalog.defaults import PARAMETERS, configurable
 from gg_datalog.errors import GGError, InputError
-from gg_datalog.proof_commands import certificate, check, explain
+from gg_datalog.proofs.commands import certificate, check, explain
+from gg_datalog.settings.defaults import PARAMETERS, configurable
 
 if TYPE_CHECKING:
     from gg_datalog.reporting.targets import Target

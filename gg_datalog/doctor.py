@@ -30,7 +30,7 @@ def findings() -> tuple[list[str], bool]:
 
 
 def _configuration() -> str:
-    from gg_datalog.configuration import found
+    from gg_datalog.settings.configuration import found
 
     try:
         return str(found(Path.cwd()).path or "none")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gg_datalog.policy import raised
 from gg_datalog.report import Finding, OutputRow, Report
 from gg_datalog.reporting.printable import printable
 from gg_datalog.reporting.wording import details
+from gg_datalog.settings.policy import raised
 
 VERDICT = {
     "refines": "REFINES: every output is rebuilt from what the ranks return",

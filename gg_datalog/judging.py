@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gg_datalog.diagnosis import diagnose, finding
+from gg_datalog.diagnosis.causes import diagnose, finding
 from gg_datalog.findings import Kind
 from gg_datalog.relation import output_relations
 from gg_datalog.report import Assumption, Finding, OutputRow

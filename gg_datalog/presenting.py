@@ -11,15 +11,15 @@ from typing import Any
 
 import click
 
-from gg_datalog.baseline import Baseline
-from gg_datalog.baseline_file import check_place, load_baseline, save_baseline
 from gg_datalog.capturing import captured_case
 from gg_datalog.folders import emptied_folder
-from gg_datalog.policy import Policy, exit_code
 from gg_datalog.progress import progress
 from gg_datalog.report import Report, as_json
 from gg_datalog.reporting.targets import STDOUT, Target, check, write
 from gg_datalog.running import Options, run_facts
+from gg_datalog.settings.baseline import Baseline
+from gg_datalog.settings.baseline_file import check_place, load_baseline, save_baseline
+from gg_datalog.settings.policy import Policy, exit_code
 from gg_datalog.verifying import judged
 
 

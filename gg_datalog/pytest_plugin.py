@@ -17,8 +17,8 @@ import pytest
 from gg_datalog.asserting import Inconclusive, Keeping, NotRefined, assert_refines, hold, keeping
 
 if TYPE_CHECKING:
-    from gg_datalog.configuration import Configuration
     from gg_datalog.running import Options
+    from gg_datalog.settings.configuration import Configuration
     from gg_datalog.tracing import Pair
     from gg_datalog.verifying import Result
 
@@ -98,8 +98,8 @@ def gg_capture() -> Callable[..., Pair]:
 
 
 def _configuration(config: pytest.Config) -> Configuration:
-    from gg_datalog.configuration import found, load
     from gg_datalog.errors import GGError
+    from gg_datalog.settings.configuration import found, load
 
     named = config.getoption("--gg-config")
     try:
@@ -111,9 +111,9 @@ def _configuration(config: pytest.Config) -> Configuration:
 
 
 def _options(configuration: Configuration, given: dict[str, Any]) -> Options:
-    from gg_datalog.baseline_file import load_baseline
-    from gg_datalog.policy import Policy
     from gg_datalog.running import Options
+    from gg_datalog.settings.baseline_file import load_baseline
+    from gg_datalog.settings.policy import Policy
 
     known = ("engine", "timeout", "operators", "allow_partial", "baseline", "repairs")
     if unknown := given.keys() - set(known):

@@ -17,9 +17,9 @@ from gg_datalog.errors import InputError
 from gg_datalog.extract import CaseFiles, extract_case
 from gg_datalog.extract.schema import RULE_RELATIONS, SCHEMA_VERSION
 from gg_datalog.folders import refuse_foreign, replaced_folder, write_manifest
-from gg_datalog.policy import Policy
 from gg_datalog.progress import Progress
 from gg_datalog.report import Finding, Report, as_json
+from gg_datalog.settings.policy import Policy
 from gg_datalog.store import read_facts, write_parquet
 
 if TYPE_CHECKING:

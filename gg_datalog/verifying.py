@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gg_datalog.baseline_file import load_baseline
 from gg_datalog.cases import extracted
 from gg_datalog.extract import case_files
-from gg_datalog.policy import Policy
 from gg_datalog.progress import Progress
 from gg_datalog.report import Assumption, Finding, OutputRow, Report
 from gg_datalog.running import Options, run_facts
+from gg_datalog.settings.baseline_file import load_baseline
+from gg_datalog.settings.policy import Policy
 from gg_datalog.store import write_facts
 
 if TYPE_CHECKING:

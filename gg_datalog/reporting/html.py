@@ -64,11 +64,11 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
     """Everything that the template shows."""
     from gg_datalog import __version__
     from gg_datalog.findings import PAGES
-    from gg_datalog.policy import raised
     from gg_datalog.reporting.html_explain import explanations
     from gg_datalog.reporting.html_modules import coverage
     from gg_datalog.reporting.html_operators import operators
     from gg_datalog.reporting.html_tensors import read_tensors
+    from gg_datalog.settings.policy import raised
 
     _, manifest = read_result(result)
     with open_result(result) as database, _complete(result):

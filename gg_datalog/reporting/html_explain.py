@@ -60,7 +60,7 @@ def explanations(report: Report, database: duckdb.DuckDBPyConnection) -> Explana
 
 def _explainer(database: duckdb.DuckDBPyConnection) -> Explain:
     """What explains the tensors of a result."""
-    from gg_datalog.explaining import Explainer
+    from gg_datalog.proofs.explaining import Explainer
 
     return partial(Explainer(database).explain, depth=DEPTH)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from xml.etree import ElementTree as xml
 
 from gg_datalog.human import VERDICT
-from gg_datalog.policy import exit_code
 from gg_datalog.report import EXIT_CODE, Finding, OutputRow, Report
 from gg_datalog.reporting.origin import TOOL, origin
 from gg_datalog.reporting.wording import MANY, called, clipped, concerns, details
+from gg_datalog.settings.policy import exit_code
 
 
 def render(report: Report, result: Path) -> str:

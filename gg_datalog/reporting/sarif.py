@@ -10,11 +10,11 @@ from typing import Any
 
 from gg_datalog.findings import PAGES, Page
 from gg_datalog.pages import as_markdown, as_text
-from gg_datalog.policy import exit_code
 from gg_datalog.report import Finding, Report
 from gg_datalog.reporting.origin import TOOL, Origin, origin
 from gg_datalog.reporting.places import Place, place, uri
 from gg_datalog.reporting.wording import MANY, counted, details
+from gg_datalog.settings.policy import exit_code
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -102,7 +102,7 @@ def _renamed(value: Any, keys: tuple[str, ...] = ("name", "node")) -> Any:
 
 
 class explained:
-    """Stands for ``gg_datalog.explaining.explain``: a tree of three levels for every tensor."""
+    """Stands for ``gg_datalog.proofs.explaining.explain``: a tree of three levels for every tensor."""
 
     def __init__(self, tensor: str, rank: int | None) -> None:
         self.tensor, self.rank = tensor, rank

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gg_datalog.baseline import Baseline, Entry
-from gg_datalog.baseline_file import load_baseline, save_baseline
-from gg_datalog.configured import BESIDE, REPLAYED
 from gg_datalog.errors import InputError
 from gg_datalog.findings import Kind
-from gg_datalog.policy import Policy, exit_code
 from gg_datalog.report import Finding, OutputRow, Report, as_json, from_json
+from gg_datalog.settings.baseline import Baseline, Entry
+from gg_datalog.settings.baseline_file import load_baseline, save_baseline
+from gg_datalog.settings.configured import BESIDE, REPLAYED
+from gg_datalog.settings.policy import Policy, exit_code
 
 
 def _finding(code: str = "GG108", mark: str = "aa", outputs: tuple[str, ...] = ("y",)) -> Finding:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gg_datalog.configuration import found, load
 from gg_datalog.errors import InputError
 from gg_datalog.reporting.targets import Target
+from gg_datalog.settings.configuration import found, load
 
 
 def _write(path: Path, text: str) -> Path:

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from gg_datalog.cli import cli
-from gg_datalog.configuration import load
-from gg_datalog.configured import KEYS
+from gg_datalog.settings.configuration import load
+from gg_datalog.settings.configured import KEYS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ from typing import Any
 from fuzz import generate
 from judge import Judged, judge
 
-from gg_datalog.checker import Checker
-from gg_datalog.derivations import Derivations, statement
+from gg_datalog.proofs.checker import Checker
+from gg_datalog.proofs.derivations import Derivations, statement
 
 PROGRAMS = 60
 SEED = 52_000

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gg_datalog.certifying import as_text, certificate
-from gg_datalog.checker import Checker
 from gg_datalog.extract import case_files, extract_case
 from gg_datalog.extract.schema import RULE_RELATIONS
+from gg_datalog.proofs.certifying import as_text, certificate
+from gg_datalog.proofs.checker import Checker
 from gg_datalog.running import Options, run_facts
 from gg_datalog.store import write_facts
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gg_datalog.checker import RULES, Checker, Refused
+from gg_datalog.proofs.checker import RULES, Checker, Refused
 
 from .conftest import Proved
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import gg_datalog.checker as module
-from gg_datalog.checker import ONE, RULES, Block, Checker, Refused, Statement, normal
+import gg_datalog.proofs.checker as module
 from gg_datalog.engine.parser import parse_program
+from gg_datalog.proofs.checker import ONE, RULES, Block, Checker, Refused, Statement, normal
 
 from .conftest import ROOT, Proved
 

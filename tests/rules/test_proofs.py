@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gg_datalog.checker import RULES, Checker, Refused
-from gg_datalog.derivations import Derivations, statement
+from gg_datalog.proofs.checker import RULES, Checker, Refused
+from gg_datalog.proofs.derivations import Derivations, statement
 
 from .build import Case, Outcome, batch, extracted
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.certifying import FORM
-from gg_datalog.checker import Checker, Refused
 from gg_datalog.errors import GGError, InputError
 from gg_datalog.extract.schema import RULE_RELATIONS
 from gg_datalog.progress import Progress
+from gg_datalog.proofs.certifying import FORM
+from gg_datalog.proofs.checker import Checker, Refused
 from gg_datalog.store import read_facts
 
 WRITTEN_BY = "give a file written by `gg-datalog certificate`"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gg_datalog.diagnosis import finding
-from gg_datalog.differences import returned_instead
-from gg_datalog.factors import Factor, counted_twice, returned_factor
+from gg_datalog.diagnosis.causes import finding
+from gg_datalog.diagnosis.differences import returned_instead
+from gg_datalog.diagnosis.factors import Factor, counted_twice, returned_factor
+from gg_datalog.diagnosis.parts import GRADIENT, coverage
+from gg_datalog.diagnosis.scene import Held, Scene
 from gg_datalog.findings import Kind
-from gg_datalog.parts import GRADIENT, coverage
 from gg_datalog.report import Finding
-from gg_datalog.scene import Held, Scene
 from gg_datalog.terms import coefficient_text
 from gg_datalog.wording import names_text, spans_text
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gg_datalog.diagnosis import finding
+from gg_datalog.diagnosis.causes import finding
+from gg_datalog.diagnosis.scene import ONE, Held, Scene
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
-from gg_datalog.scene import ONE, Held, Scene
 from gg_datalog.terms import coefficient_text
 from gg_datalog.wording import names_text, numbers_text, ranks_text
 

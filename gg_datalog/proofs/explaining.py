@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gg_datalog.errors import InputError
-from gg_datalog.explanation import Explanation
+from gg_datalog.proofs.explanation import Explanation
+from gg_datalog.proofs.telling import Teller
 from gg_datalog.results import open_result
-from gg_datalog.telling import Teller
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gg_datalog.checker import ONE, Coefficient, Part, Statement
+from gg_datalog.proofs.checker import ONE, Coefficient, Part, Statement
 
 if TYPE_CHECKING:
     import duckdb

@@ -14,7 +14,16 @@ from fractions import Fraction
 from itertools import islice, product
 from typing import Any
 
-from gg_datalog.checker import Block, Checker, Coefficient, Digits, Part, Refused, Statement, normal
+from gg_datalog.proofs.checker import (
+    Block,
+    Checker,
+    Coefficient,
+    Digits,
+    Part,
+    Refused,
+    Statement,
+    normal,
+)
 from gg_datalog.terms import chain, parse_record
 
 TRIALS = 4096

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.report import Finding
-from gg_datalog.scene import Scene
 
 LENGTH = 16
 _PLACE = re.compile(r"^(?P<file>.*?):(?P<line>\d+)(?: in (?P<function>[^:]*))?(?:: (?P<text>.*))?$")

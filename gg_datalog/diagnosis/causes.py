@@ -24,11 +24,11 @@ CAUSES = {
 
 def diagnose(database: duckdb.DuckDBPyConnection) -> list[Finding]:
     """All findings: causes first, then what is worth knowing."""
-    from gg_datalog.breaks import chain_breaks
-    from gg_datalog.finishing import finished
-    from gg_datalog.precision import precision
-    from gg_datalog.returned import returned
-    from gg_datalog.scene import Scene
+    from gg_datalog.diagnosis.breaks import chain_breaks
+    from gg_datalog.diagnosis.finishing import finished
+    from gg_datalog.diagnosis.precision import precision
+    from gg_datalog.diagnosis.returned import returned
+    from gg_datalog.diagnosis.scene import Scene
 
     scene = Scene(database)
     back = list(returned(scene))

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.checker import ONE, Checker, Refused, Statement
-from gg_datalog.derivations import Derivation, Derivations
 from gg_datalog.errors import GGError, InputError
 from gg_datalog.progress import Progress
+from gg_datalog.proofs.checker import ONE, Checker, Refused, Statement
+from gg_datalog.proofs.derivations import Derivation, Derivations
 from gg_datalog.results import open_result
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.configured import KEYS
 from gg_datalog.errors import InputError
+from gg_datalog.settings.configured import KEYS
 
 OWN = "gg-datalog.toml"
 SHARED = "pyproject.toml"

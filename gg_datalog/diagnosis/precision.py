@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gg_datalog.diagnosis import finding
+from gg_datalog.diagnosis.causes import finding
+from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
-from gg_datalog.scene import Scene
 from gg_datalog.wording import dtype_text, names_text
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from gg_datalog.baseline import Baseline
-from gg_datalog.configured import BESIDE
 from gg_datalog.findings import Kind
 from gg_datalog.report import EXIT_CODE, Finding, Report
+from gg_datalog.settings.baseline import Baseline
+from gg_datalog.settings.configured import BESIDE
 
 LEVEL = {kind.value.code: kind.value.level for kind in Kind}
 

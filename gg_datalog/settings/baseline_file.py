@@ -9,8 +9,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.baseline import Baseline, Entry, key
 from gg_datalog.errors import InputError
+from gg_datalog.settings.baseline import Baseline, Entry, key
 
 BASELINE_VERSION = 1
 AGAIN = "`--write-baseline` writes a new one"

@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 from gg_datalog.affine import Box
-from gg_datalog.diagnosis import finding
+from gg_datalog.diagnosis.causes import finding
+from gg_datalog.diagnosis.parts import coverage
+from gg_datalog.diagnosis.scene import ONE, Held, Scene
 from gg_datalog.findings import Kind
-from gg_datalog.parts import coverage
 from gg_datalog.report import Finding
-from gg_datalog.scene import ONE, Held, Scene
 from gg_datalog.terms import chain, parse_record
 from gg_datalog.wording import box_of, names_text, some, span, spans_text
 

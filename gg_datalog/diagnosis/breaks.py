@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gg_datalog.diagnosis import finding
-from gg_datalog.differences import (
+from gg_datalog.diagnosis.causes import finding
+from gg_datalog.diagnosis.differences import (
     left_out,
     other_attribute,
     other_mask,
@@ -15,12 +15,10 @@ from gg_datalog.differences import (
     stale,
     unwritten,
 )
-from gg_datalog.factors import sums, used_factor
-from gg_datalog.findings import Kind
-from gg_datalog.parts import open_causes
-from gg_datalog.report import Finding
-from gg_datalog.scene import Scene
-from gg_datalog.shards import (
+from gg_datalog.diagnosis.factors import sums, used_factor
+from gg_datalog.diagnosis.parts import open_causes
+from gg_datalog.diagnosis.scene import Scene
+from gg_datalog.diagnosis.shards import (
     input_gap,
     misplaced,
     operand_ranges,
@@ -28,6 +26,8 @@ from gg_datalog.shards import (
     shard_too_small,
     wrong_range,
 )
+from gg_datalog.findings import Kind
+from gg_datalog.report import Finding
 from gg_datalog.wording import names_text
 
 Blocked = tuple[str, str | None, str | None]  # reason, distributed tensor, operand at fault

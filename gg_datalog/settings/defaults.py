@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from gg_datalog.configuration import Configuration
+    from gg_datalog.settings.configuration import Configuration
 
 Function = Callable[..., None]
 
@@ -57,7 +57,7 @@ def configurable(*keys: str) -> Callable[[Function], Function]:
 
 
 def _configuration(named: Path | None, none: bool) -> Configuration:
-    from gg_datalog.configuration import Configuration, found, load
+    from gg_datalog.settings.configuration import Configuration, found, load
 
     if none and named is not None:
         raise click.UsageError("give either --config or --no-config")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.stating import Made
+from gg_datalog.proofs.stating import Made
 
 if TYPE_CHECKING:
     from rich.tree import Tree

@@ -8,12 +8,12 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.breaks import SENTENCE
-from gg_datalog.certifying import derivations
-from gg_datalog.checker import ONE, Statement
-from gg_datalog.derivations import Derivation, Derivations
-from gg_datalog.explanation import Node
-from gg_datalog.stating import nodes, opened_at, stated
+from gg_datalog.diagnosis.breaks import SENTENCE
+from gg_datalog.proofs.certifying import derivations
+from gg_datalog.proofs.checker import ONE, Statement
+from gg_datalog.proofs.derivations import Derivation, Derivations
+from gg_datalog.proofs.explanation import Node
+from gg_datalog.proofs.stating import nodes, opened_at, stated
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from gg_datalog.diagnosis import finding
+from gg_datalog.diagnosis.causes import finding
+from gg_datalog.diagnosis.scene import ONE, Scene
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
-from gg_datalog.scene import ONE, Scene
 from gg_datalog.wording import names_text, ranks_text, some, span
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from gg_datalog.diagnosis import finding
+from gg_datalog.diagnosis.causes import finding
+from gg_datalog.diagnosis.scene import Held, Part, Scene, Thing
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
-from gg_datalog.scene import Held, Part, Scene, Thing
 from gg_datalog.terms import parse_record
 from gg_datalog.wording import names_text, numbers_text, ranks_text, some, span, spans_text
 

@@ -26,9 +26,9 @@ def explain(result: Path, tensor: str, rank: int | None, depth: int | None, form
 
     TENSOR is a node: add_1 of the sequential graph, r0.mm_5 of a rank, or mm_5 with --rank.
     """
-    from gg_datalog.explaining import explain as explained
-    from gg_datalog.explanation import as_json, as_tree
     from gg_datalog.progress import progress
+    from gg_datalog.proofs.explaining import explain as explained
+    from gg_datalog.proofs.explanation import as_json, as_tree
 
     with progress() as say:
         say("looking for the steps")
@@ -52,9 +52,9 @@ def _columns() -> int:
 @click.option("-o", "--out", "proof", required=True, type=FILE, help="File for the certificate.")
 def certificate(result: Path, proof: Path) -> None:
     """Write for each mapped output the steps that prove it, for `check`."""
-    from gg_datalog.certifying import as_text
-    from gg_datalog.certifying import certificate as certified
     from gg_datalog.progress import progress
+    from gg_datalog.proofs.certifying import as_text
+    from gg_datalog.proofs.certifying import certificate as certified
     from gg_datalog.reporting.targets import replace_file
 
     with progress() as say:
@@ -72,8 +72,8 @@ def check(proof: Path, facts: Path) -> None:
 
     Ends with 0 where every step follows, with 1 where one does not, with 2 on bad input.
     """
-    from gg_datalog.checking import NotProved, checked
     from gg_datalog.progress import progress
+    from gg_datalog.proofs.checking import NotProved, checked
 
     try:
         with progress() as say:

@@ -1,0 +1,1 @@
+"""Findings: what the relations of a result say of the mistake behind them."""

@@ -1,0 +1,1 @@
+"""Why a relation holds: explanations, certificates, and a checker of their own."""
