@@ -126,10 +126,12 @@ def _row(row: Any, where: str) -> Row:
         raise InputError(f"rule `{rule}` makes `{name}` of nothing", here, "give it in `sizes`")
     summed = _summed(row, f"{here}: sum", set().union(*names[: len(left)]))
     whole = _list(row.get("whole", []), f"{here}: whole", sorted(known))
-    for name in sorted(set().union(*names[: len(left)]) - set().union(*names[len(left) :])):
+    kept = set.intersection(*names[len(left) :]) if right else set()
+    for name in sorted(set().union(*names[: len(left)]) - kept):
         if name not in (*whole, *summed, "u"):
+            some = name in set().union(*names[len(left) :])
             raise InputError(
-                f"no result of rule `{rule}` has `{name}`",
+                f"{'not every' if some else 'no'} result of rule `{rule}` has `{name}`",
                 here,
                 "list it in `whole` (it may not be cut) or in `sum` (it is added up)",
             )

@@ -61,7 +61,8 @@ def certificate(result: Path, proof: Path) -> None:
         document = certified(result, say)
         replace_file(proof, as_text(document).encode())
     outputs = len(document["outputs"])
-    click.echo(f"{len(document['steps'])} steps prove {outputs} outputs", err=True)
+    proved = f"{outputs} output{'s' if outputs > 1 else ''}"
+    click.echo(f"{len(document['steps'])} steps prove {proved}", err=True)
 
 
 @click.command()

@@ -114,7 +114,11 @@ class Teller:
         """Why a tensor cannot be rebuilt (or, of a rank, is related to nothing)."""
         made = self.made[side, base]
         what = "cannot be rebuilt" if side == "seq" else "is related to no sequential tensor"
-        node = Node(f"`{made.name}` ({made.target or 'input'}) {what}", "missing", at=[made])
+        inner = any(self.made[side, above].name == made.name for above in path)
+        name = (
+            f"`{made.name}` ({made.target or 'input'}){', a step inside of it,' if inner else ''}"
+        )
+        node = Node(f"{name} {what}", "missing", at=[made])
         if (side, base) in self._gone:
             node.state = "above"
             return node

@@ -218,6 +218,11 @@ TABLES = {
     "no rule at all": (_row("").replace("a b ->", ""), "cannot be read"),
     "another number of operands": (_row("operands = [0, 1]"), "2 operands"),
     "dimension from nowhere": (_row("").replace("-> a b", "-> a z"), "`z`"),
+    "dimension that no result has": (_row("").replace("-> a b", "-> a"), "no result of rule"),
+    "dimension that one result lacks": (
+        _row("").replace("-> a b", "-> a b, a"),
+        "not every result of rule",
+    ),
     "overload": (_row("").replace("relu", "relu.default"), "say `aten.relu`"),
     "unknown row key": (_row("lineer = [0]"), "`lineer`"),
     "unknown dimension": (_row('whole = ["q"]'), "'q'"),
