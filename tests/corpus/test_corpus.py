@@ -60,14 +60,15 @@ def test_an_accumulated_mean_counts_twice(bench: Bench) -> None:
         ("add_1", "unmapped")
     ]
     (error,) = [f for f in found.report["findings"] if f["level"] == "error"]
-    assert re.search(r"found 2 times `sum_1`.*expected 1 times", error["message"])
+    assert "counts `sum_1` 2 times (once each is right)" in error["message"]
     assert error["seq"] == "add_1"
 
 
 def test_a_partial_gradient_does_not_refine(bench: Bench) -> None:
-    """Where its chain breaks waits for the rules of the backward operators."""
     found = bench.run(case("bug-wrong-config-allreduce"))
-    assert found.status in (1, 3)
+    assert found.status == 1
+    first = found.report["findings"][0]
+    assert (first["code"], first["seq"], first["dist"]) == ("GG108", "mm_5", ["r0.mm_5", "r1.mm_5"])
     status = {row["seq"]: row["status"] for row in found.report["outputs"]}
     assert status["div_2"] == "mapped"
     wrong = {"add_17", "add_18", "add_19", "add_20"}
