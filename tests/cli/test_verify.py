@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ def test_a_program(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     root = Path(__file__).parents[2]
     monkeypatch.chdir(root / "examples" / "first")
     monkeypatch.syspath_prepend(str(root / "examples" / "first"))
+    monkeypatch.delitem(sys.modules, "model", raising=False)  # that of another test
     missing = cli("verify", "model:tensor_parallel")
     assert missing.status == 2 and "does not say how many ranks" in missing.err
     found = cli("verify", "model:tensor_parallel", "--world-size", 2, "-o", tmp_path / "kept")

@@ -61,7 +61,7 @@ def steps(case: Case, out: Outcome) -> Counter[str]:
     return found
 
 
-SHARE = int(os.environ.get("GG_DATALOG_SHARE", "3"))
+SHARE = int(os.environ.get("GG_DATALOG_SHARE", "5"))
 """Of how many cases one is looked at: all together take a minute and a half."""
 COLUMNS = ("dist", "seq", "times", "parts", "block")
 
@@ -84,7 +84,7 @@ def test_every_relation_is_a_step_that_the_checker_accepts(
     for case, out in judged.values():
         total += steps(case, out)
     print(dict(total))
-    assert len(judged) > 300
+    assert len(judged) > 200
     assert set(total) == set(RULES)
 
 
