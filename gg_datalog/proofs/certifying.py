@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.errors import GGError, InputError
 from gg_datalog.progress import Progress
 from gg_datalog.proofs.checker import ONE, Checker, Refused, Statement
-from gg_datalog.proofs.derivations import Derivation, Derivations
+from gg_datalog.proofs.derivations import Derivation, Derivations, elements
 from gg_datalog.results import open_result
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _choices(useful: Mapping[int, Sequence[Statement]]) -> Iterator[dict[int, li
     for parts in (False, True):
         of_kind = {r: [x for x in found if bool(x.parts) == parts] for r, found in useful.items()}
         if all(of_kind.values()):
-            yield {rank: [max(found, key=_size)] for rank, found in of_kind.items()}
+            yield {rank: [max(found, key=elements)] for rank, found in of_kind.items()}
             yield {rank: list(found) for rank, found in of_kind.items()}
     kinds = {(x.parts[0][:2], x.parts[0][4]) for found in useful.values() for x in found if x.parts}
     for kind in sorted(kinds):
@@ -133,14 +133,7 @@ def _choices(useful: Mapping[int, Sequence[Statement]]) -> Iterator[dict[int, li
             for rank, found in useful.items()
         }
         if all(like.values()):
-            yield {rank: [max(found, key=_size)] for rank, found in like.items()}
-
-
-def _size(x: Statement) -> int:
-    size = 1
-    for run in x.block.runs:
-        size *= run[2]
-    return size
+            yield {rank: [max(found, key=elements)] for rank, found in like.items()}
 
 
 # ---- a derivation for every statement, none of which goes round in a circle --------------------

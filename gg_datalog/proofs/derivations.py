@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, product
+from math import prod
 from typing import Any
 
 from gg_datalog.proofs.checker import (
@@ -87,6 +88,11 @@ def _block(text: str) -> Block:
                 dist[d] += dist_stride * dist_lo
                 runs.append((p, stride, n, d, dist_stride))
     return normal(seq, dist, runs)
+
+
+def elements(x: Statement) -> int:
+    """How many pairs of positions a statement speaks of."""
+    return prod(run[2] for run in x.block.runs)
 
 
 class Derivations:

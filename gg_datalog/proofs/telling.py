@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.diagnosis.breaks import SENTENCE
 from gg_datalog.proofs.certifying import derivations
 from gg_datalog.proofs.checker import ONE, Statement
-from gg_datalog.proofs.derivations import Derivation, Derivations
+from gg_datalog.proofs.derivations import Derivation, Derivations, elements
 from gg_datalog.proofs.explanation import Node
 from gg_datalog.proofs.stating import nodes, opened_at, stated
 
@@ -70,7 +70,7 @@ class Teller:
         found.sort(
             key=lambda x: (
                 x.times != ONE or bool(x.parts),
-                -_elements(x),
+                -elements(x),
                 not alike[id(x)],
                 order["dist", x.dist],
             )
@@ -179,10 +179,3 @@ class Teller:
 
     def _any(self, sql: str, *asked: str) -> bool:
         return self.database.execute(f"{sql} LIMIT 1", list(asked)).fetchall() != []
-
-
-def _elements(x: Statement) -> int:
-    size = 1
-    for run in x.block.runs:
-        size *= run[2]
-    return size
