@@ -157,17 +157,19 @@ class _Search:
 def _proofs(known: Derivations, goals: Sequence[Statement]) -> dict[int, _Proved]:
     """By statement the derivation that proves it. The first one that is found mostly will do; where
     statements would prove each other in a circle, further ones are looked for."""
-    searches: dict[int, _Search] = {}
-    todo = deque(goals)
+    searches = {id(goal): _Search(goal, known.of(goal)) for goal in goals}
+    todo = deque(searches.values())
     while True:
         while todo:
-            x = todo.popleft()
-            search = searches.setdefault(id(x), _Search(x, known.of(x)))
-            todo += [y for y in search.advance() if id(y) not in searches]
+            search = todo.popleft()
+            for x in search.advance():
+                if id(x) not in searches:
+                    searches[id(x)] = _Search(x, known.of(x))
+                    todo.append(searches[id(x)])
         proved = _closure(searches)
         if all(id(goal) in proved for goal in goals):
             return proved
-        todo += [s.said for key, s in searches.items() if key not in proved and not s.ended]
+        todo += [s for key, s in searches.items() if key not in proved and not s.ended]
         if not todo:
             open_ends = (s.said for key, s in searches.items() if key not in proved)
             raise GGError(f"no step gives {next(open_ends).written()}", None, _REPORT)
