@@ -3,7 +3,10 @@ SOURCES = gg_datalog engine extract readers replay tracing tests bench examples
 
 N ?= 1000
 
-.PHONY: check format-check lint types tests fuzz format docs
+OP ?= *
+SEED ?= 0
+
+.PHONY: check format-check lint types tests fuzz oracle format docs schemas
 
 check: format-check lint types tests
 
@@ -24,13 +27,22 @@ types:
 tests:
 	$(PYTHON) -m pytest
 
-# Random programs, executed: `make fuzz N=5000` for more of them.
+# Random programs, executed, with figures by feature: `make fuzz N=5000` for more of them.
 fuzz:
 	$(PYTHON) tests/numeric/sweep.py --programs $(N) --coverage
+
+# Every operator against torch itself: `make oracle N=100000 OP='add*' SEED=1 WRITE=docs/coverage.md`.
+oracle:
+	$(PYTHON) -m tests.oracle -n $(N) --op '$(OP)' --seed $(SEED) --known --opinion $(if $(WRITE),--write $(WRITE))
 
 format:
 	$(PYTHON) -m ruff check --fix $(SOURCES)
 	$(PYTHON) -m ruff format $(SOURCES)
+
+# What torch registers of its operators, as data: for another release of torch.
+schemas:
+	$(PYTHON) -m gg_datalog.tracing.schemas > build/torch.txt
+	mv build/torch.txt extract/schemas/torch.txt
 
 docs:
 	$(PYTHON) -m gg_datalog.documentation > docs/relations.md

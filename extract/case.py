@@ -11,6 +11,7 @@ from typing import Any
 from gg_datalog.errors import InputError
 from gg_datalog.extract.collectives import Communicator
 from gg_datalog.extract.graph import Graph, Ref, load_graph, read_json
+from gg_datalog.reading import is_there
 
 RANK_FILE = re.compile(r"dist\.r(\d+)\.json")
 
@@ -20,12 +21,16 @@ class Output:
     """A sequential output and, per rank, the distributed node that is meant to hold it; where no
     rank returns anything for it, it cannot be rebuilt.
 
-    ``name`` is what the program calls it, where a capture knows: a parameter's gradient."""
+    ``name`` is what the program calls it, where a capture knows: a parameter's gradient; with
+    ``any_layout`` the ranks may return its elements in any order; ``state`` are the sequential
+    input that it is the new value of, and per rank what held that."""
 
     seq: str
     dist: Mapping[int, str]
     partial: bool = False
     name: str = ""
+    any_layout: bool = False
+    state: tuple[str, Mapping[int, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def case_files(folder: Path) -> CaseFiles:
     ranked = sorted(
         (int(m.group(1)), p) for p in folder.iterdir() if (m := RANK_FILE.fullmatch(p.name))
     )
-    if not (folder / "seq.json").is_file():
+    if not is_there(folder / "seq.json"):
         raise InputError(
             "seq.json not found", str(folder), "a case folder holds seq.json and dist.r<rank>.json"
         )
@@ -91,7 +96,7 @@ def case_files(folder: Path) -> CaseFiles:
             "no dist.r<rank>.json found", str(folder), "a case folder holds one graph per rank"
         )
     groups, relations, outputs, about = (
-        p if (p := folder / f"{name}.json").is_file() else None
+        p if is_there(p := folder / f"{name}.json") else None
         for name in ("groups", "relations", "outputs", "capture")
     )
     return CaseFiles(
@@ -274,7 +279,26 @@ def _output(row: Mapping[str, Any], path: Path) -> Output:
     title = row.get("name", "")
     if not isinstance(title, str):
         raise InputError(f"`name` of output `{seq}` is no string", str(path))
-    return Output(str(seq), {int(r or -1): node for r, node in names.items()}, partial, title)
+    if row.get("placement", "any") != "any":
+        hint = 'leave it out, or say "any"; orders that are known belong into relations.json'
+        raise InputError(f"unknown `placement` of output `{seq}`", str(path), hint)
+    found = {int(r or -1): node for r, node in names.items()}
+    return Output(str(seq), found, partial, title, "placement" in row, _state(row, path))
+
+
+def _state(row: Mapping[str, Any], path: Path) -> tuple[str, Mapping[int, str]] | None:
+    """What an output is the new value of; None where it is no state."""
+    given = row.get("state")
+    if given is None:
+        return None
+    seq, dist = (given.get("seq"), given.get("dist")) if isinstance(given, dict) else (None, None)
+    names: Any = dist if isinstance(dist, dict) else {}
+    if not isinstance(seq, str) or not all(
+        isinstance(node, str) and rank.isdecimal() for rank, node in names.items()
+    ):
+        hint = '{"seq": NODE, "dist": {"0": NODE, ...}}; see docs/format.md'
+        raise InputError(f"`state` of output `{row.get('seq')}` names no inputs", str(path), hint)
+    return seq, {int(rank): node for rank, node in names.items()}
 
 
 def _default_outputs(case: Case) -> list[Output]:
@@ -315,6 +339,7 @@ def _check_output(row: Output, case: Case) -> None:
             case.seq.path,
             "check the name",
         )
+    _check_state(row, case)
     for rank, name in row.dist.items():
         for graph in case.dist.values() if rank == -1 else [case.dist.get(rank)]:
             if graph is None:
@@ -334,6 +359,18 @@ def _check_output(row: Output, case: Case) -> None:
                     graph.path,
                     "an output pairs what both sides return",
                 )
+
+
+def _check_state(row: Output, case: Case) -> None:
+    """The inputs that an output is the new value of are there."""
+    seq, dist = row.state or ("", {})
+    graphs = [(case.seq, seq), *((case.dist.get(rank), name) for rank, name in dist.items())]
+    for graph, name in graphs if row.state else ():
+        node = None if graph is None else graph.nodes.get(name)
+        if node is None or node.op not in ("placeholder", "get_attr"):
+            where = None if graph is None else graph.path
+            text = f"`state` of output `{row.seq}` names `{name}`, which is no input"
+            raise InputError(text, where, "name placeholders, on ranks that have a graph")
 
 
 def output_on(row: Output, rank: int) -> str | None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseless
-from gg_datalog.extract.dtypes import is_float
-from gg_datalog.extract.graph import Node, is_symbolic
+from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn, single, total
+from gg_datalog.extract.graph import Node, Ref, is_symbolic
 from gg_datalog.extract.lower import Call, lower
 from gg_datalog.extract.lower import result_shapes as result_shapes_of
 from gg_datalog.extract.lower_movement import joined, need
@@ -77,6 +77,7 @@ class World:
     groups: Groups
     instances: list[tuple[int, str, str, str, int, str]] = field(default_factory=list)
     mismatches: list[tuple[int, str, str, str]] = field(default_factory=list)
+    _by_ranks: dict[tuple[str, tuple[Any, ...]], Communicator] = field(default_factory=dict)
     _sent: dict[Any, list[tuple[int, Node, Message]]] = field(default_factory=dict)
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
@@ -108,6 +109,8 @@ class World:
                 waiting.clear()
                 receiving.clear()
         self._lost()
+        for ctx in self.contexts.values():
+            self.mismatches += ctx.early
 
     # ---- transfers between two ranks
     def _send(self, rank: int, call: Call) -> Transfer:
@@ -117,10 +120,10 @@ class World:
         group = self._group(rank, node)
         many = call.name == "batch_p2p_ops"
         try:
-            kinds, peers, tags = ctx.node.args[:3] if many else ((call.name,), *_pairs(node))
-            tensors = node.args[3] if many else (node.args[0],)
+            kinds, peers, tags, tensors = _batch(node) if many else _transfer(call)
+            into = {m for k, t in zip(kinds, tensors, strict=True) for m in _received(ctx, k, t)}
             messages = tuple(
-                self._message(rank, group, kind, int(peer), int(tag), tensor)
+                self._message(rank, group, kind, int(peer), int(tag), tensor, into)
                 for kind, peer, tag, tensor in zip(kinds, peers, tags, tensors, strict=True)
             )
         except SENSELESS as error:
@@ -131,7 +134,14 @@ class World:
         return Transfer(call, messages, many)
 
     def _message(
-        self, rank: int, group: Communicator, kind: str, peer: int, tag: int, tensor: Any
+        self,
+        rank: int,
+        group: Communicator,
+        kind: str,
+        peer: int,
+        tag: int,
+        tensor: Any,
+        into: set[str],
     ) -> Message:
         ctx = self.contexts[rank]
         if not 0 <= peer < len(group.ranks):
@@ -139,7 +149,9 @@ class World:
         value, other = ctx.value(tensor), group.ranks[peer]
         receives = kind.endswith("recv")
         ends = (other, rank) if receives else (rank, other)
-        view = value if isinstance(value, View) else None
+        # what is sent while something else comes into its memory has no value
+        spoilt = not receives and isinstance(tensor, Ref) and tensor.name in into
+        view = value if isinstance(value, View) and not spoilt else None
         return Message((group, *ends, tag), view, ctx.dtype_of(tensor), receives)
 
     def _receive(self, rank: int, transfer: Transfer) -> bool:
@@ -192,40 +204,49 @@ class World:
     def _group(self, rank: int, node: Node) -> Communicator:
         """The communicator that a collective names."""
         ctx = self.contexts[rank]
-        words = [a for a in node.args if isinstance(a, str)]
-        words += [
-            v for k, v in node.kwargs.items() if k in ("group_name", "group") and isinstance(v, str)
-        ]
-        if not words:
+        if isinstance(listed := node.bound.get("ranks"), tuple):
+            return self._listed(str(node.bound.get("tag")), listed)
+        name = next((node.bound[k] for k in GROUP if k in node.bound), None)
+        if not isinstance(name, str):
             raise InputError(
                 f"collective `{node.target}` names no group",
                 ctx.where(),
                 "its last argument is the name of a process group",
             )
-        group = self.groups.get((rank, words[-1]))
+        group = self.groups.get((rank, name))
         if group is None:
             raise InputError(
-                f"group `{words[-1]}` of rank {rank} is not known",
+                f"group `{name}` of rank {rank} is not known",
                 ctx.where(),
                 "list it in groups.json with its ranks and its name on every member",
             )
         return group
 
+    def _listed(self, tag: str, ranks: tuple[Any, ...]) -> Communicator:
+        """The communicator of an operator that lists its ranks itself, as torch 2.0 and 2.1 did."""
+        numbers = [group.number for group in (*self.groups.values(), *self._by_ranks.values())]
+        fresh = Communicator(max(numbers, default=-1) + 1, ranks)
+        return self._by_ranks.setdefault((tag, ranks), fresh)
+
     def _arrive(self, rank: int, call: Call) -> Waiting:
         ctx, node = self.contexts[rank], call.node
         ctx.node = node
         group = self._group(rank, node)
-        if not node.args:
+        if not node.bound:
             raise InputError(
                 f"collective `{node.target}` has no operand", ctx.where(), "capture it again"
             )
-        words = [a for a in node.args if isinstance(a, str)]
-        reduction = str(node.kwargs.get("reduce_op") or (words[0] if len(words) > 1 else "sum"))
-        many = isinstance(node.args[0], tuple)
-        operands = node.args[0] if many else (node.args[0],)
+        first = next(iter(node.bound.values()))
+        many = isinstance(first, tuple)
+        operands = first if many else (first,)
         found = [ctx.value(a) for a in operands]
         views = tuple(v if isinstance(v, View) else None for v in found)
-        numbers = tuple(a for a in node.args[1:] if isinstance(a, (int, tuple)))
+        reduction = str(next((node.bound[k] for k in REDUCTION if k in node.bound), "sum"))
+        numbers = tuple(
+            (k, a)
+            for k, a in node.bound.items()
+            if isinstance(a, (int, tuple)) and a is not first and k not in ("ranks", "tag")
+        )
         shapes = tuple(v.shape if v is not None else None for v in views)
         dtypes = ",".join(ctx.dtype_of(a) for a in operands)
         form = (call.name, reduction.lower(), dtypes, numbers, shapes)
@@ -323,12 +344,13 @@ class World:
     def _outs(self, ctx: Context, members: Sequence[Waiting], group: Communicator) -> list[Any]:
         """The result on each member: a view, views, or None where it gets nothing."""
         for one in members:
-            if strange := set(one.node.kwargs) - KEYWORDS:
-                raise Unsupported(f"keyword `{min(strange)}` is not described")
+            strange = set(list(one.node.bound)[1:]) - KNOWN - {"out"}
+            if strange:
+                raise Unsupported(f"argument `{min(map(str, strange))}` is not described")
         for view in (v for one in members for v in one.views if v is not None):
             if any(map(is_symbolic, view.shape)):
                 raise Unsupported("a size that depends on data")
-        kind = members[0].kind.removesuffix("_")
+        kind = _plain(members[0].kind)
         if kind == "scatter":
             return _scattered(members, group)
         known = [[v for v in one.views if v is not None] for one in members]
@@ -348,26 +370,49 @@ class World:
         return [tuple(row) for row in zip(*columns, strict=True)]
 
 
-KEYWORDS = frozenset(["group_name", "group", "reduce_op", "tag"])
+GROUP = ("group_name", "group")
+REDUCTION = ("reduce_op", "reduceOp", "red_op")
+ROOT = ("src", "dst")
+SIZE = ("group_size", "world_size")
+SPLITS = ("output_split_sizes", "input_split_sizes")
+KNOWN = frozenset([*GROUP, *REDUCTION, *ROOT, *SIZE, *SPLITS, "dim", "tag", "ranks"])
 TRANSFERS = ("isend", "irecv", "batch_p2p_ops")
 
 
-def _pairs(node: Node) -> tuple[tuple[Any], tuple[Any]]:
-    """Peer and tag of a single transfer."""
-    numbers = [a for a in node.args[1:] if isinstance(a, int)]
-    if not numbers:
+def _plain(kind: str) -> str:
+    """The collective, whether it writes into its operand or into memory that is given."""
+    return kind.removesuffix("_out").removesuffix("_")
+
+
+def _batch(node: Node) -> tuple[Any, ...]:
+    """Kinds, peers, tags and tensors of a batch of transfers."""
+    return tuple(node.bound[k] for k in ("op_list", "peer_list", "tag_list", "tensors"))
+
+
+def _transfer(call: Call) -> tuple[Any, ...]:
+    """The same of a single transfer."""
+    bound = call.node.bound
+    peer = next((bound[k] for k in ROOT if k in bound), None)
+    if peer is None:
         raise ValueError("it names no peer")
-    return (numbers[0],), (numbers[1] if len(numbers) > 1 else 0,)
+    return (call.name,), (peer,), (bound.get("tag", 0),), (next(iter(bound.values())),)
+
+
+def _received(ctx: Context, kind: str, tensor: Any) -> set[str]:
+    """The nodes whose memory a transfer receives into."""
+    if not kind.endswith("recv") or not isinstance(tensor, Ref):
+        return set()
+    return ctx.memory.get(tensor.name, {tensor.name})
 
 
 def _root(one: Waiting, group: Communicator) -> int:
     """The root's place in the group."""
-    numbers = [a for a in one.node.args[1:] if isinstance(a, int)]
-    if not numbers:
+    root = next((one.node.bound[k] for k in ROOT if k in one.node.bound), None)
+    if not isinstance(root, int):
         raise ValueError("it names no root")
-    if not 0 <= numbers[0] < len(group.ranks):
-        raise Misfit(f"its root {numbers[0]} is no member of {list(group.ranks)}")
-    return numbers[0]
+    if not 0 <= root < len(group.ranks):
+        raise Misfit(f"its root {root} is no member of {list(group.ranks)}")
+    return root
 
 
 def _scattered(members: Sequence[Waiting], group: Communicator) -> list[Any]:
@@ -387,7 +432,8 @@ class Misfit(Exception):
 def _form(one: Waiting) -> str:
     kind, reduction, dtype, numbers, shapes = one.form
     told = ", ".join(str(list(s or ())) for s in shapes)
-    return f"{kind}({reduction}) of {dtype}{told} with {list(numbers)}"
+    more = ", ".join(f"{k}={list(n) if isinstance(n, tuple) else n}" for k, n in numbers)
+    return f"{kind}({reduction}) of {dtype}{told}" + (f" with {more}" if more else "")
 
 
 def _same_shape(ctx: Context, node: Node, out: View) -> None:
@@ -405,15 +451,14 @@ def _results(
 ) -> Iterator[View | None]:
     """The result on each member, in the group's order."""
     size, one = len(group.ranks), members[0]
-    kind = one.kind.removesuffix("_").removesuffix("_coalesced")
-    ints = [a for a in one.node.args[1:] if isinstance(a, int)]
-    if kind in ("all_gather_into_tensor", "reduce_scatter_tensor") and ints and ints[-1] != size:
-        raise Misfit(f"it says {ints[-1]} members, its group has {size}")
+    kind, bound = _plain(one.kind).removesuffix("_coalesced"), one.node.bound
+    said = next((bound[k] for k in SIZE if k in bound), size)
+    if said != size:
+        raise Misfit(f"it says {said} members, its group has {size}")
     if kind == "all_reduce":
         yield from [reduce(ctx, views, one.reduction)] * size
     elif kind == "all_gather_into_tensor":
-        dim = ints[0] if len(ints) > 1 else 0
-        yield from [gather(ctx, views, dim)] * size
+        yield from [gather(ctx, views, bound.get("dim", 0))] * size
     elif kind == "reduce_scatter_tensor":
         yield from shares(ctx, reduce(ctx, views, one.reduction), size)
     elif kind == "broadcast":
@@ -430,10 +475,10 @@ def _results(
 def exchanged(ctx: Context, members: Sequence[Waiting], views: list[View]) -> Iterator[View]:
     """all_to_all: member i gives its part j to member j."""
     size = len(views)
-    given = [_splits(one, 1, v, size) for one, v in zip(members, views, strict=True)]
+    given = [_splits(one, v, size) for one, v in zip(members, views, strict=True)]
     for member, one in enumerate(members):
         sizes = tuple(row[member] for row in given)
-        if (asked := _listed(one, 0)) and asked != sizes:
+        if (asked := _sizes(one, "output_split_sizes")) and asked != sizes:
             raise Misfit(f"member {member} expects {list(asked)} rows, it is sent {list(sizes)}")
     for member in range(size):
         parts = []
@@ -446,9 +491,9 @@ def exchanged(ctx: Context, members: Sequence[Waiting], views: list[View]) -> It
         yield gather(ctx, parts, 0, local=True)
 
 
-def _splits(one: Waiting, place: int, view: View, size: int) -> tuple[int, ...]:
+def _splits(one: Waiting, view: View, size: int) -> tuple[int, ...]:
     """How the rows of a member are split."""
-    sizes = _listed(one, place)
+    sizes = _sizes(one, "input_split_sizes")
     if not sizes:
         if not view.dims or view.shape[0] % size:
             raise Unsupported(f"dimension 0 does not split into {size} parts")
@@ -458,31 +503,50 @@ def _splits(one: Waiting, place: int, view: View, size: int) -> tuple[int, ...]:
     return sizes
 
 
-def _listed(one: Waiting, place: int) -> tuple[int, ...]:
-    """Split sizes: those of the output come first, then those of the input."""
-    lists = [a for a in one.node.args[1:] if isinstance(a, tuple) or a is None]
-    found = lists[place] if place < len(lists) else None
+def _sizes(one: Waiting, name: str) -> tuple[int, ...]:
+    """Split sizes, empty where the parts are equal."""
+    found = one.node.bound.get(name)
     if found is not None and not all(type(e) is int and e >= 0 for e in found):
         raise Unsupported("split sizes that depend on data")
     return tuple(found or ())
 
 
 def reduce(ctx: Context, views: list[View], reduction: str) -> View:
-    """Members' tensors added up (avg, max, min)."""
+    """Members' tensors added up (avg, max, min). Of integers a sum is one modulo their width; of
+    truth values there is none."""
     if len({v.shape for v in views}) > 1:
         raise Unsupported("members of different shapes")
+    dtype = ctx.dtype_of(_first_tensor(ctx.node))
     if reduction in ("sum", "avg"):
-        if reduction == "avg" and not is_float(ctx.dtype_of(ctx.node.args[0]) or "float"):
-            raise Unsupported("an average of integers")
-        total = need(ctx.side.sum(views))
-        if len(views) > 3:
-            ctx.side.sum_in_blocks(total, views)
-        return total.scaled(scale(len(views)).inverse()) if reduction == "avg" else total
+        return _added(ctx, views, reduction, dtype)
     if reduction in ("max", "min"):
+        views = [single(ctx, v, dtype) for v in views]
         if any(v.scale != views[0].scale for v in views):
             raise Unsupported("a maximum of scaled tensors")
         return need(ctx.side.sum(views, reduction))
     raise Unsupported(f"reduction `{reduction}`")
+
+
+def _first_tensor(node: Node) -> Any:
+    first = next(iter(node.bound.values()))
+    return first[0] if isinstance(first, tuple) and first else first
+
+
+def _added(ctx: Context, views: list[View], reduction: str, dtype: str) -> View:
+    if dtype == "bool":
+        raise Unsupported("a sum of truth values by a collective")
+    found = None
+    if is_integer(dtype):
+        if reduction == "avg":
+            raise Unsupported("an average of integers")
+        found = total(interval(v, dtype) for v in views)
+        views = arithmetic(ctx, views, dtype, found)
+    whole = need(ctx.side.sum(views))
+    if found is not None and not whole.base.ring:
+        learn(whole, found)
+    if len(views) > 3:
+        ctx.side.sum_in_blocks(whole, views)
+    return whole.scaled(scale(len(views)).inverse()) if reduction == "avg" else whole
 
 
 def gather(ctx: Context, views: list[View], dim: int, local: bool = False) -> View:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gg_datalog.errors import InputError
+from gg_datalog.extract.dtypes import cast, valued
 from gg_datalog.extract.graph import Graph, Literal, Node, Ref
 from gg_datalog.extract.labels import Naming
 from gg_datalog.extract.scale import ONE, Scale, finite, scale
 from gg_datalog.extract.side import Side, floated
+from gg_datalog.extract.signature import REQUIRED
 from gg_datalog.extract.table import Table
 from gg_datalog.extract.view import View, broadcast
+
+if TYPE_CHECKING:
+    from gg_datalog.extract.flight import Flight
 
 Value = Any  # View, a tuple of values, a number, a literal, or None
 
@@ -45,10 +50,14 @@ class Context:
     values: dict[str, Value] = field(default_factory=dict)
     sources: dict[str, View] = field(default_factory=dict)  # inputs, as they were at the start
     memory: dict[str, set[str]] = field(default_factory=dict)  # nodes that may share memory
-    consumed: set[str] = field(default_factory=set)  # keywords that the lowering has looked at
+    consumed: set[str | int] = field(default_factory=set)  # arguments that were looked at
     # shapes of the items taken from a node's results, by node and place; filled when asked for
     items: dict[str, dict[int, tuple[int, ...] | None]] = field(default_factory=dict)
     randoms: int = 0
+    flights: dict[str, Flight] = field(default_factory=dict)  # collectives not waited for yet
+    collectives: set[str] = field(default_factory=set)  # nodes of collectives that are waited for
+    waits: set[str] | None = None  # nodes that are waited for, once asked for
+    early: list[tuple[int, str, str, str]] = field(default_factory=list)  # reads, writes in flight
     node: Node = None  # type: ignore[assignment]
 
     @property
@@ -64,7 +73,7 @@ class Context:
         """What a node stood for before anything was written into it."""
         return self.sources.get(name, self.values.get(name))
 
-    # ---- arguments ---------------------------------------------------------------------------
+    # ---- arguments, by name ------------------------------------------------------------------
     def value(self, argument: Any) -> Value:
         """An argument with references replaced by what they stand for."""
         if isinstance(argument, Ref):
@@ -73,20 +82,29 @@ class Context:
             return tuple(self.value(a) for a in argument)
         return argument
 
-    def argument(self, place: int, name: str, default: Any = None) -> Any:
-        """Argument ``place`` or keyword ``name``, resolved."""
-        if place < len(self.node.args):
-            return self.value(self.node.args[place])
-        self.consumed.add(name)
-        return self.value(self.node.kwargs.get(name, default))
+    def raw(self, *names: str | int, default: Any = None) -> Any:
+        """The argument of the first of these names that the operator has (of kernels without a
+        signature: the position), as it was captured; ``default`` where it has none."""
+        for name in names:
+            if name in self.node.bound:
+                self.consumed.add(name)
+                return self.node.bound[name]
+        return default
 
-    def tensor(self, place: int, name: str = "") -> View:
-        """The same, where a tensor is expected; a number becomes a constant. Without a name the
-        first one is `self`, and others cannot be keywords."""
-        found = self.as_tensor(self.argument(place, name or ("" if place else "self")))
+    def argument(self, *names: str | int, default: Any = None) -> Any:
+        """The same, references replaced by what they stand for."""
+        return self.value(self.raw(*names, default=default))
+
+    def tensor(self, *names: str | int) -> View:
+        """The same, where a tensor is expected; a number becomes a constant."""
+        found = self.as_tensor(self.argument(*names))
         if found is None:
-            raise Unsupported(f"argument {place} is not one tensor")
+            raise Unsupported(f"argument `{names[0]}` is not one tensor")
         return found
+
+    def operand(self, *names: str | int) -> View:
+        """A tensor argument in the type of the result, as arithmetic takes it."""
+        return cast(self, self.tensor(*names), self.dtype(*names), self.node.dtype or "")
 
     def as_tensor(self, value: Value) -> View | None:
         """A view for a tensor or a number."""
@@ -98,9 +116,12 @@ class Context:
             return self.side.constant(scale(value))
         return None
 
-    def number(self, place: int, name: str, default: Any = None) -> Scale | None:
+    def number(self, *names: str | int, default: Any = None) -> Scale | None:
         """A scalar argument as a coefficient: a number, or a tensor whose value is known."""
-        value = self.argument(place, name, default)
+        return self.as_number(self.argument(*names, default=default))
+
+    def as_number(self, value: Value) -> Scale | None:
+        """The coefficient that a number, or a tensor whose value is known, stands for."""
         if isinstance(value, (int, float)):
             return scale(value) if finite(value) else None
         if isinstance(value, View) and not any(d.dim >= 0 for dim in value.dims for d in dim):
@@ -110,22 +131,23 @@ class Context:
                 return value.scale
         return None
 
-    def sizes(self, place: int, name: str) -> tuple[int, ...]:
+    def sizes(self, *names: str | int) -> tuple[int, ...]:
         """A list of sizes."""
-        value = self.argument(place, name)
+        value = self.argument(*names)
         if isinstance(value, int):
             value = (value,)
         if not isinstance(value, tuple) or not all(isinstance(v, int) for v in value):
             raise Unsupported(f"sizes {value!r} are not known")
         return value
 
-    def dims(self, place: int, name: str, rank: int, default: Any = ()) -> tuple[int, ...]:
+    def dims(self, rank: int, *names: str | int) -> tuple[int, ...]:
         """Dimension numbers, negative ones counted from the end; empty or None is all of them."""
-        value = self.argument(place, name, default)
+        value = self.argument(*names)
         value = (value,) if isinstance(value, int) else value
         if not value:
             return tuple(range(rank))
-        return tuple(self.dim(v, rank) for v in value)
+        found = tuple(self.dim(v, rank) for v in value)
+        return found if rank else ()
 
     def dim(self, value: Any, rank: int) -> int:
         """One dimension number."""
@@ -141,6 +163,31 @@ class Context:
             return self.graph.nodes[argument.name].dtype or ""
         return {bool: "bool", int: "int64", float: "float32"}.get(type(argument), "")
 
+    def read(self) -> dict[str | int, Any]:
+        """The arguments that are read: without memory that is only given for the results."""
+        given = self.node.signature
+        out = () if given is None else {p.name for p in given.parameters if p.out}
+        return {name: value for name, value in self.node.bound.items() if name not in out}
+
+    def named(self, which: int | str) -> int | str:
+        """The name of an argument that a table gives by its position."""
+        given = self.node.signature
+        if given is None or isinstance(which, str):
+            return which
+        names = [p.name for p in given.parameters]
+        return names[which] if which < len(names) else which
+
+    def default(self, name: str | int) -> Any:
+        """What an argument is where it is not given; of kernels without a signature, keywords are
+        None and positions have to be given."""
+        if self.node.signature is None:
+            return REQUIRED if isinstance(name, int) else None
+        return self.node.signature.default(str(name))
+
+    def dtype(self, *names: str | int) -> str:
+        """The dtype of a tensor argument."""
+        return self.dtype_of(self.raw(*names))
+
     # ---- operators
     def elementwise(
         self,
@@ -151,8 +198,10 @@ class Context:
         passes: Sequence[tuple[int, str]] = (),
         results: int = 1,
         numbered: bool = True,
+        formal: bool = False,
     ) -> list[View]:
         """An operator that works element by element, but for dimensions ``whole``."""
+        views = views if formal else [valued(self, v) for v in views]
         views, dims = self.aligned(views, bool(whole))
         letters = [str(i) for i in range(len(views[0].dims))]
         named = {str(i) for i in whole}
@@ -169,6 +218,7 @@ class Context:
             passes,
             numbered=numbered,
             dims=dims,
+            formal=formal,
         )
 
     def aligned(self, views: Sequence[View], natural: bool = False) -> tuple[list[View], Any]:
@@ -189,10 +239,14 @@ class Context:
         created: dict[str, int] | None = None,
         numbered: bool = True,
         dims: Any = None,
+        formal: bool = False,
     ) -> list[View]:
-        """An operator of the side; :class:`Unsupported` where its digits do not fit."""
+        """An operator of the side; :class:`Unsupported` where its digits do not fit. Formal
+        integers come in as such where it is ``formal``, else as the numbers that they are."""
+        if not formal:
+            operands = [(valued(self, view), letters) for view, letters in operands]
         outs = self.side.operator(
-            signature, operands, results, naming, created, numbered, linear, passes
+            signature, operands, results, naming, created, numbered, linear, passes, formal
         )
         if outs is None:
             raise Unsupported("its dimensions do not split into whole digits")
@@ -225,6 +279,17 @@ def senseless(ctx: Context, error: Exception) -> InputError:
     )
 
 
+def used(ctx: Context) -> None:
+    """:class:`Unsupported` where an argument has no part in the description, unless it says what
+    its absence says or cannot change a value."""
+    node = ctx.node
+    written = () if node.signature is None else node.signature.written(node.bound)
+    for name, value in node.bound.items():
+        silent = name in ctx.consumed or name in ctx.table.placement or name in written
+        if not silent and value is not None and not same(value, ctx.default(name)):
+            raise Unsupported(f"argument `{name}` is not described")
+
+
 Handler = Callable[[Context], Value]
 HANDLERS: dict[str, Handler] = {}
 
@@ -240,20 +305,24 @@ def lowers(*names: str) -> Callable[[Handler], Handler]:
     return register
 
 
-DEFAULTS = (("approximate", "none"),)  # keywords that say what their absence says
-
-
 def attributes(ctx: Context, skip: Sequence[int | str] = ()) -> str:
-    """Every attribute that means something, as text for the signature: the whole argument tree,
-    tensors as ``%``, without placement."""
-    ctx.consumed.update(ctx.node.kwargs)
-    parts = [_text(ctx, a) for i, a in enumerate(ctx.node.args) if i not in skip]
-    parts += [
-        f"{k}={_text(ctx, a)}"
-        for k, a in sorted(ctx.node.kwargs.items())
-        if k not in skip and k not in ctx.table.placement and (k, a) not in DEFAULTS
-    ]
+    """Every argument that means something, as text for the signature: the whole argument tree,
+    tensors as ``%``, without placement. Those that have to be given come without their names, the
+    others where they are not what they are by default."""
+    ctx.consumed.update(ctx.node.bound)
+    parts = []
+    for name, value in ctx.read().items():
+        default = ctx.default(name)
+        if name in skip or name in ctx.table.placement or same(value, default):
+            continue
+        text = _text(ctx, value)
+        parts.append(text if default is REQUIRED else f"{name}={text}")
     return ", ".join(parts)
+
+
+def same(value: Any, default: Any) -> bool:
+    """Is it the default? (A word of a schema may be a literal of a graph.)"""
+    return type(value) is not Ref and (value is default or value == default)
 
 
 def _text(ctx: Context, argument: Any) -> str:

@@ -59,7 +59,9 @@ class Emitter:
                 self.add("result_dim", name, place, dim, label)
         return name
 
-    def view_shape(self, view: View, extents: Sequence[int], without: int | None = None) -> str:
+    def view_shape(
+        self, view: View, extents: Sequence[int], without: int | None = None, results: int = 1
+    ) -> str:
         """The shape of a term: one label per dimension, of which ``without`` leaves the result."""
         labels = [Label(e, *PARALLEL) for e in extents]
         digits: list[list[tuple[int, tuple[int, int, int]]]] = [[] for _ in view.base.shape]
@@ -70,7 +72,8 @@ class Emitter:
                 if digit.dim >= 0:
                     digits[digit.dim].append((digit.stride, (digit.extent, label, step)))
         maps = tuple(tuple(d for _, d in sorted(rows)) for rows in digits)
-        return self.shape(labels, [maps], [[i for i in range(len(labels)) if i != without]])
+        result = [i for i in range(len(labels)) if i != without]
+        return self.shape(labels, [maps], [result] * results)
 
 
 def live_bases(roots: Iterable[Base]) -> set[Base]:
@@ -186,7 +189,7 @@ class SideEmitter:
     def _operator(self, op: Operator) -> None:
         order = self.order.get(op.signature, range(len(op.operands)))
         self._one(op, op.name, list(order), op.labels)
-        swappable = op.signature in self.commutative or op.signature == "contract"
+        swappable = self._swappable(op.signature)
         if self.side.name == "seq" and swappable and len(op.operands) == 2:
             swap = {"i": "j", "j": "i", "x": "x"}
             labels = op.labels
@@ -202,6 +205,12 @@ class SideEmitter:
             return
         for base, _ in op.gives:
             self._needs(op.name, base, op.operands, op)
+
+    def _swappable(self, signature: str) -> bool:
+        """May its two tensors change places? `contract`, `mul`, `eq(%, %)`."""
+        name, _, rest = signature.partition("(")
+        plain = not rest or rest.startswith("%, %)")
+        return signature == "contract" or (plain and name in self.commutative)
 
     def _one(self, op: Operator, name: str, order: list[int], labels: tuple[Label, ...]) -> None:
         shape = self.out.shape(labels, [op.maps[i] for i in order], [r for _, r in op.gives])

@@ -13,8 +13,10 @@ from gg_datalog.errors import InputError
 from gg_datalog.extract.case import Case, CaseFiles, load_case, output_on
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
+from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import Graph, is_symbolic
+from gg_datalog.extract.placing import write_placing, write_state
 from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
 from gg_datalog.extract.side import Side
@@ -89,8 +91,11 @@ def _emit(
     out = Emitter()
     seq, dist = worlds["seq"].contexts[0], worlds["dist"].contexts
     roots: dict[str, list[Base]] = {"seq": [], "dist": []}
+    views: dict[int, View] = {}
+    shares: dict[int, dict[int, View]] = {}
     for number, row in enumerate(case.outputs):
-        wanted = _returned(seq, row.seq)
+        wanted = views[number] = _returned(seq, row.seq)
+        shares[number] = {}
         out.add("output_name", number, row.seq, int(row.partial), row.name)
         out.add("wanted", number, wanted.base.name, out.scale(wanted.scale))
         out.add("output_view", number, "seq", 0, _digits(wanted))
@@ -101,7 +106,7 @@ def _emit(
             name = output_on(row, rank)
             if name is None:
                 continue
-            view = _returned(ctx, name)
+            view = shares[number][rank] = _returned(ctx, name)
             out.add("returned", number, rank, view.base.name, out.scale(view.scale))
             out.add("returned_name", number, rank, name)
             out.add("output_view", number, "dist", rank, _digits(view))
@@ -109,6 +114,8 @@ def _emit(
     sides = [(worlds[n].contexts[min(worlds[n].contexts)].side, roots[n]) for n in ("seq", "dist")]
     live = write_sides(out, sides, table.commutative)
     _inputs(out, rows, seq, dist, live)
+    write_placing(out, views, shares, rows, case)
+    write_state(out, views, shares, case, seq, dist)
     _report(out, worlds, notes)
     return out
 
@@ -123,9 +130,9 @@ def _returned(ctx: Context, name: str) -> View:
     repeats = isinstance(value, View) and any(
         d.dim < 0 and is_symbolic(d.extent) for dim in value.dims for d in dim
     )
-    if isinstance(value, View) and not repeats:
-        return value
     ctx.side.at.rank, ctx.side.at.node = ctx.rank, name
+    if isinstance(value, View) and not repeats:
+        return valued(ctx, value)
     return ctx.side.source((), "opaque")
 
 
@@ -235,7 +242,9 @@ def _report(out: Emitter, worlds: Mapping[str, World], notes: Notes) -> None:
         for rank, ctx in world.contexts.items():
             for node in ctx.graph.nodes.values():
                 value = ctx.values.get(node.name)
-                view = value if isinstance(value, View) else None
+                # (a formal integer is no tensor that anybody sees)
+                seen = isinstance(value, View) and not value.base.ring
+                view = value if seen and isinstance(value, View) else None
                 shape = "x".join(map(str, node.shape)) if node.shape is not None else ""
                 made = getattr(view.base.made, "name", "") if view is not None else ""
                 out.add(

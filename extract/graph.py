@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gg_datalog.errors import InputError
+from gg_datalog.extract.signature import Signature, Unbound, bound
+from gg_datalog.reading import refuse_special
 
 VERSIONS = (1, 2)
 OPS = ("placeholder", "get_attr", "call_function", "output")
@@ -34,8 +36,9 @@ class Ref:
 
 @dataclass(frozen=True)
 class Node:
-    """One node: ``args`` and ``kwargs`` hold literals and :class:`Ref`; ``shape`` is None where
-    the value is not one tensor; symbolic sizes are strings."""
+    """One node: ``args`` and ``kwargs`` hold literals and :class:`Ref` as they were captured,
+    ``bound`` the same by name, defaults included (by position where no signature is known);
+    ``shape`` is None where the value is not one tensor; symbolic sizes are strings."""
 
     name: str
     op: str
@@ -48,6 +51,8 @@ class Node:
     source: str
     module: str
     position: int
+    signature: Signature | None = None
+    bound: Mapping[str | int, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ def extents(shape: Sequence[int | str] | None) -> tuple[int | str, ...] | None:
 
 def read_json(path: Path, what: str) -> Any:
     """The JSON document at ``path``; an :class:`InputError` names file, line and column."""
+    refuse_special(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -167,19 +173,53 @@ def _node(row: Any, position: int, path: Path) -> Node:
                 where,
                 "rename it",
             )
+    listed = tuple(_argument(a, where) for a in args)
+    named = {k: _argument(a, where) for k, a in kwargs.items()}
+    called = row["op"] == "call_function"
+    signature, by_name = _bound(target, listed, named, where) if called else (None, {})
     return Node(
         name=row["name"],
         op=row["op"],
         target=target,
-        args=tuple(_argument(a, where) for a in args),
-        kwargs={k: _argument(a, where) for k, a in kwargs.items()},
+        args=listed,
+        kwargs=named,
         shape=_shape(row, where),
-        dtype=_dtype(row, where),
+        dtype=_dtype(row, where) or _asked(by_name),
         value=row.get("value"),
         source=_text(row, "source", where) or "",
         module=_text(row, "module", where) or "",
         position=position,
+        signature=signature,
+        bound=by_name,
     )
+
+
+def _asked(bound: Mapping[str | int, Any]) -> str | None:
+    """The type that a call asks for, of a node that does not say its own."""
+    asked = bound.get("dtype")
+    return asked.value.removeprefix("torch.") if isinstance(asked, Literal) else None
+
+
+HIGHER_ORDER = ("auto_functionalized", "auto_functionalized_v2")
+
+
+def _bound(
+    target: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], where: str
+) -> tuple[Signature | None, Mapping[str | int, Any]]:
+    """The arguments by name; of kernels without a known signature by position and keyword."""
+    if target in HIGHER_ORDER:  # (kernel, name=argument, ...)
+        return None, {name: value for name, value in kwargs.items()}  # noqa: C416
+    try:
+        found = bound(target, args, kwargs)
+    except Unbound as problem:
+        raise InputError(
+            f"the arguments do not fit `{target}`: {problem}",
+            where,
+            "check the node's args and kwargs, or capture it again",
+        ) from None
+    if found is None:
+        return None, {**dict(enumerate(args)), **dict(sorted(kwargs.items()))}
+    return found[0], dict(found[1])
 
 
 def _text(row: Mapping[str, Any], field: str, where: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
@@ -9,6 +10,7 @@ from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract import (
+    lower_along,
     lower_attention,
     lower_backward,
     lower_experts,
@@ -27,21 +29,24 @@ from gg_datalog.extract.context import (
     Value,
     attributes,
     senseless,
+    used,
 )
-from gg_datalog.extract.dtypes import cast, is_float
-from gg_datalog.extract.graph import Node, Ref, extents, references
+from gg_datalog.extract.dtypes import cast, valued, within
+from gg_datalog.extract.flight import arrive, depart
+from gg_datalog.extract.graph import HIGHER_ORDER, Node, Ref, extents, references
 from gg_datalog.extract.lower_rule import by_rule
-from gg_datalog.extract.memory import aliases, mutates, overwritten, share, writes
+from gg_datalog.extract.memory import mutates, overwritten, share, writes
 from gg_datalog.extract.names import (
-    HIGHER_ORDER,
-    in_place,
+    TALKING_SPACES,
+    functional,
     is_collective,
     kernel_of,
     name_of,
-    positional,
+    space_of,
 )
 from gg_datalog.extract.scale import ONE, finite, scale
 from gg_datalog.extract.side import At
+from gg_datalog.extract.signature import Unbound, bound
 from gg_datalog.extract.view import View
 
 RANDOM = frozenset(
@@ -67,8 +72,10 @@ RANDOM = frozenset(
 )
 # What a tensor is in memory, not what it holds, decides these.
 STORAGE = frozenset(["as_strided", "set_", "resize_", "data_ptr", "storage_offset", "stride"])
+EMPTY = re.compile(r"\.(new_)?_?empty")  # memory that nobody has written
 # They register handlers.
 _ = (
+    lower_along,
     lower_attention,
     lower_backward,
     lower_experts,
@@ -91,7 +98,7 @@ class Call:
 def lower(ctx: Context) -> Iterator[Call]:
     """Lowers the graph; yields at each collective: the caller puts its result in ``ctx.values``."""
     for captured in ctx.graph.nodes.values():
-        ctx.node = node = positional(captured)
+        ctx.node = node = _prepared(ctx, captured)
         ctx.side.at = At(ctx.rank, node.name, kernel_of(node))
         if node.op == "output":
             continue
@@ -100,17 +107,48 @@ def lower(ctx: Context) -> Iterator[Call]:
             yield Call(node, name.split(".")[1].rstrip("_"))
             ctx.node = node
         else:
-            ctx.values[node.name] = value = checked(ctx, node, value_of(ctx, node, name))
-            if node.dtype == "bool" and isinstance(value, View) and value.scale == ONE:
-                ctx.side.truths.add(value.base)
+            arrive(ctx, node, name)
+            value = checked(ctx, node, value_of(ctx, node, name))
+            if isinstance(value, View) and ctx.side.is_one(value):
+                value = within(value, node.dtype or "")
+            ctx.values[node.name] = value
+            _typed(ctx, node, value)
         if node.op != "call_function":
             if isinstance(ctx.values[node.name], View):
                 ctx.sources[node.name] = ctx.values[node.name]
             continue
-        if aliases(ctx, name):
-            share(ctx, node)
-        for written in writes(ctx, node, name):
-            overwritten(ctx, node, written)
+        share(ctx, node, name)
+        into = list(writes(ctx, node, name))
+        for written, place in into:
+            overwritten(ctx, node, written, place)
+        depart(ctx, node, name, [written for written, _ in into])
+
+
+def _typed(ctx: Context, node: Node, value: Value) -> None:
+    """Notes the type of what the node gives with its base, unless that had one before."""
+    if not isinstance(value, View) or not node.dtype or value.base.kind == "constant":
+        return
+    if not value.base.dtype and value.scale == ONE:
+        value.base.dtype = node.dtype
+    if node.dtype == "bool" and value.scale == ONE:
+        ctx.side.truths.add(value.base)
+
+
+def _prepared(ctx: Context, node: Node) -> Node:
+    """The node with sizes for symbols; a kernel that the table calls by another name has the
+    arguments of that one."""
+    shape = extents(node.shape)
+    if shape != node.shape:
+        node = replace(node, shape=shape)
+    if node.signature is not None or node.op != "call_function" or node.target in HIGHER_ORDER:
+        return node
+    name = node.target.rpartition(".")[0] if node.target.count(".") > 1 else node.target
+    other = ctx.table.aliases.get(name)
+    try:
+        found = None if other is None else bound(other, node.args, node.kwargs)
+    except Unbound:
+        found = None
+    return node if found is None else replace(node, bound=dict(found[1]))
 
 
 def value_of(ctx: Context, node: Node, name: str) -> Value:
@@ -125,7 +163,12 @@ def value_of(ctx: Context, node: Node, name: str) -> Value:
         return _operator(ctx, node, name)
     except Unsupported as reason:
         return _opaque(ctx, node, str(reason))
+    except ValueError as error:
+        raise senseless(ctx, error) from error
     except SENSELESS as error:
+        signature = ctx.node.signature
+        if signature is not None and signature.fits(ctx.node.bound):
+            return _opaque(ctx, node, f"its arguments are not described ({error})")
         raise senseless(ctx, error) from error
 
 
@@ -158,7 +201,7 @@ def _note_opaque(ctx: Context, node: Node, reason: str) -> None:
 
 
 def _item(ctx: Context, node: Node) -> Value:
-    of, place = ctx.argument(0, ""), ctx.argument(1, "")
+    of, place = (ctx.value(a) for a in node.args)
     if isinstance(of, dict):
         return of.get(place)
     if isinstance(of, tuple) and isinstance(place, int) and -len(of) <= place < len(of):
@@ -169,14 +212,10 @@ def _item(ctx: Context, node: Node) -> Value:
 
 
 def _operator(ctx: Context, node: Node, name: str) -> Value:
-    table = ctx.table
-    name = name.removesuffix("_") if in_place(name) else name
     ctx.consumed.clear()
-    made = _described(ctx, node, name)
-    known = ctx.consumed | set(table.placement)
-    for keyword, value in ctx.node.kwargs.items():
-        if node.target not in HIGHER_ORDER and keyword not in known and value is not None:
-            raise Unsupported(f"keyword `{keyword}` is not described")
+    made = _described(ctx, node, functional(name))
+    if node.target not in HIGHER_ORDER:
+        used(ctx)
     return made
 
 
@@ -187,14 +226,12 @@ def _described(ctx: Context, node: Node, name: str) -> Value:
             raise Unsupported("it writes into its operands: capture it functionalised")
         if is_random(ctx, kernel_of(node)):
             raise Unsupported("it draws random numbers")
-        ctx.consumed.update(node.kwargs)
+        ctx.consumed.update(node.bound)
         return by_rule(ctx, table.rows[name])
     if name in table.identity:
         return _identity(ctx, node, table.identity[name])
     if name in HANDLERS:
-        node_name = node.target
-        renamed = _renamed(node, name) if name not in node_name else node
-        ctx.node = renamed
+        ctx.node = _renamed(node, name)
         return HANDLERS[name](ctx)
     if name in table.elementwise:
         ctx.node = _renamed(node, name)
@@ -203,7 +240,8 @@ def _described(ctx: Context, node: Node, name: str) -> Value:
 
 
 def _renamed(node: Node, name: str) -> Node:
-    overload = kernel_of(node).rpartition(".")[2] if node.target.count(".") > 1 else "default"
+    kernel = kernel_of(node)
+    overload = kernel.rpartition(".")[2] if kernel.count(".") > 1 else "default"
     return replace(node, target=f"{name}.{overload}")
 
 
@@ -211,12 +249,12 @@ def _identity(ctx: Context, node: Node, which: int | str) -> Value:
     """The input itself: casts between float types, and what only moves or logs a tensor."""
     if node.target in HIGHER_ORDER:
         return _functionalised(ctx, node)
-    place, keyword = (which, "self") if isinstance(which, int) else (99, which)
-    if place >= len(node.args) and keyword not in node.kwargs:
+    name = ctx.named(which)
+    if name not in node.bound:
         raise ValueError(f"argument {which} is not there")
-    value = ctx.argument(place, keyword)
-    of = node.args[place] if place < len(node.args) else node.kwargs[keyword]
-    before = ctx.dtype_of(of)
+    value, before = ctx.argument(name), ctx.dtype(name)
+    if node.signature is None:  # what a kernel is told beside the tensor that it gives back
+        ctx.consumed.update(node.bound)
     after = node.dtype or before
     if not isinstance(value, View) or before == after or not before:
         return value
@@ -233,15 +271,18 @@ def _functionalised(ctx: Context, node: Node) -> Value:
 
 def _opaque(ctx: Context, node: Node, reason: str) -> Value:
     """An uninterpreted operator: equal operands give equal results, and nothing more."""
+    ctx.node = node  # a lowering that gave up may have looked at it in another form
     side = ctx.side
-    names = list(references((node.args, node.kwargs)))
+    names = list(references(tuple(ctx.read().values())))
     views = [ctx.values.get(n) for n in names]
     flat = [v for value in views for v in (value if isinstance(value, tuple) else (value,))]
+    flat = [valued(ctx, v) if isinstance(v, View) else v for v in flat]
     kernel = kernel_of(node)
     ctx.notes.unsupported.append((side.name, ctx.rank, node.name, kernel, reason))
     shapes = result_shapes(ctx, node)
     needs = [v.base for v in flat if isinstance(v, View)]
-    stored = bool(STORAGE & set(kernel.split(".")))
+    stored = bool(STORAGE & set(kernel.split("."))) or EMPTY.search(kernel) is not None
+    stored = stored or space_of(kernel) in TALKING_SPACES
     if any(v is None for v in flat) or not shapes or stored or is_random(ctx, kernel):
         outs = [None if s is None else side.source(s, "opaque", needs) for s in shapes]
         return outs[0] if node.shape is not None and outs else tuple(outs)
@@ -256,8 +297,8 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
         for n, e in zip(row, s or (), strict=True)
     }
     given = [v.shape for v in flat]
-    types = [_class(ctx.dtype_of(Ref(n))) for n in names] + [_class(node.dtype or "")]
-    asked = node.kwargs.get("dtype")
+    types = [ctx.dtype_of(Ref(n)) for n in names] + [node.dtype or ""]
+    asked = node.bound.get("dtype")
     signature = f"{kernel}({attributes(ctx)}) {given} {types} {asked} -> {created}"
 
     def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
@@ -270,15 +311,15 @@ def _opaque(ctx: Context, node: Node, reason: str) -> Value:
     return kept[0] if node.shape is not None else tuple(kept)
 
 
-def _class(dtype: str) -> str:
-    return "float" if is_float(dtype) else dtype
-
-
 def is_random(ctx: Context, kernel: str) -> bool:
-    """Does the kernel draw random numbers, by its name or by a dropout probability?"""
+    """Does the kernel draw random numbers: as torch says, by its name, by a dropout probability?"""
+    drawn = ctx.node.signature is not None and ctx.node.signature.random
+    if drawn and ctx.node.bound.get("dropout_p", 1.0) != 0:
+        return True
     words = {w for part in kernel.split(".") for w in part.split("_")}
-    rates = [v for k, v in ctx.node.kwargs.items() if "dropout" in k]
-    if "attention" in words or "attn" in words:  # a dropout probability, or a scale: who knows
+    rates = [v for k, v in ctx.node.bound.items() if "dropout" in str(k)]
+    if ctx.node.signature is None and words & {"attention", "attn"}:
+        # a dropout probability, or a scale: who knows
         rates += [v for v in ctx.node.args if isinstance(v, float) and v <= 1]
     return bool(words & RANDOM) or any(isinstance(v, float) and v > 0 for v in rates)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
 from gg_datalog.extract.context import Context, Handler, Unsupported, Value, attributes, lowers
-from gg_datalog.extract.graph import Ref
 from gg_datalog.extract.lower_rule import by_rule
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View
@@ -19,102 +17,81 @@ STATISTICS = "b (k g) s"
 MASKS = {4: "b? h? s? t", 3: "h? s? t", 2: "s? t", 1: "t"}
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """Where a kernel has its arguments: positions, or names of keywords.
-
-    ``operands`` are query, key, value; of a backward form gradient, query, key, value, result and
-    statistics. ``mask`` is added to the scores.
-    """
-
-    operands: Sequence[int]
-    mask: int | str | None
-    dropout: int | str
-    causal: int | str
-    backward: bool = False
-
-
-KERNELS: Mapping[str, Kernel] = {
-    "aten.scaled_dot_product_attention": Kernel((0, 1, 2), 3, 4, 5),
-    "aten._scaled_dot_product_flash_attention_for_cpu": Kernel((0, 1, 2), "attn_mask", 3, 4),
-    "aten._scaled_dot_product_flash_attention": Kernel((0, 1, 2), None, 3, 4),
-    "aten._scaled_dot_product_efficient_attention": Kernel((0, 1, 2), 3, 5, 6),
-    "aten._scaled_dot_product_cudnn_attention": Kernel((0, 1, 2), 3, 5, 6),
-    "aten._scaled_dot_product_fused_attention_overrideable": Kernel((0, 1, 2), 3, 4, 5),
-    "aten._scaled_dot_product_flash_attention_for_cpu_backward": Kernel(
-        (0, 1, 2, 3, 4, 5), "attn_mask", 6, 7, backward=True
-    ),
-    "aten._scaled_dot_product_flash_attention_backward": Kernel(
-        (0, 1, 2, 3, 4, 5), None, 10, 11, backward=True
-    ),
-    "aten._scaled_dot_product_efficient_attention_backward": Kernel(
-        (0, 1, 2, 3, 5, 6), 4, 9, 11, backward=True
-    ),
+FORWARD = ("query", "key", "value")
+# Of a backward form gradient, query, key, value, result and statistics.
+BACKWARD = ("grad_out", *FORWARD, "out", "logsumexp")
+KERNELS: Mapping[str, Sequence[str]] = {
+    "aten.scaled_dot_product_attention": FORWARD,
+    "aten._scaled_dot_product_flash_attention_for_cpu": FORWARD,
+    "aten._scaled_dot_product_flash_attention": FORWARD,
+    "aten._scaled_dot_product_efficient_attention": FORWARD,
+    "aten._scaled_dot_product_cudnn_attention": FORWARD,
+    "aten._scaled_dot_product_fused_attention_overrideable": FORWARD,
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward": BACKWARD,
+    "aten._scaled_dot_product_flash_attention_backward": BACKWARD,
+    "aten._scaled_dot_product_efficient_attention_backward": ("grad_out_", *BACKWARD[1:]),
 }
 
 
-def _handler(kernel: Kernel) -> Handler:
+def _handler(operands: Sequence[str]) -> Handler:
     def lowered(ctx: Context) -> Value:
-        return _attention(ctx, kernel)
+        return _attention(ctx, operands)
 
     return lowered
 
 
-for _name, _kernel in KERNELS.items():
-    lowers(_name)(_handler(_kernel))
+for _name, _operands in KERNELS.items():
+    lowers(_name)(_handler(_operands))
 
 
-def _attention(ctx: Context, kernel: Kernel) -> Value:
-    if _argument(ctx, kernel.dropout, "dropout_p", 0.0):
+def _attention(ctx: Context, operands: Sequence[str]) -> Value:
+    if ctx.argument("dropout_p"):
         raise Unsupported("attention with dropout draws random numbers")
-    causal = _argument(ctx, kernel.causal, "is_causal", False)
-    views = [ctx.tensor(place) for place in kernel.operands]
+    causal = bool(ctx.argument("is_causal"))
+    views = [ctx.tensor(name) for name in operands]
+    backward = len(operands) > len(FORWARD)
     if any(len(view.dims) != 4 for view in views[:3]):
         raise Unsupported("attention of other than four dimensions")
-    query = views[1 if kernel.backward else 0]
-    scale = ctx.argument(99, "scale")
+    strange = [
+        p
+        for p in (ctx.node.signature.parameters if ctx.node.signature is not None else ())
+        if p.tensor and p.name not in (*operands, *MASK_NAMES, *STATE)
+    ]
+    if any(ctx.node.bound[p.name] is not None for p in strange):
+        raise Unsupported(f"its operand `{strange[0].name}` is not described")
+    query = views[1 if backward else 0]
+    scale = ctx.argument("scale")
     scale = 1 / sqrt(query.shape[3]) if scale is None else scale
-    named = {k for k, v in ctx.node.kwargs.items() if isinstance(v, Ref)}
-    if named - set(MASK_NAMES) or (named and kernel.mask is None) or len(named) > 1:
-        raise Unsupported(f"its operands {sorted(named)} are not described")
     # A mask of truths keeps or drops, any other is added to the scores.
-    mask = _mask_dtype(ctx, kernel)
-    name = "attention_backward" if kernel.backward else "attention"
+    mask = _mask_dtype(ctx)
+    name = "attention_backward" if backward else "attention"
     target = f"{name}(causal={causal}, scale={scale}, mask={mask})"
-    attributes(ctx)  # every keyword is looked at
-    rule = _backward if kernel.backward else _forward
-    return rule(ctx, kernel, target, bool(causal), views)
+    attributes(ctx)  # every argument is looked at
+    rule = _backward if backward else _forward
+    return rule(ctx, operands, target, causal, views)
 
 
 MASK_NAMES = ("attn_mask", "attn_bias")
+# What a kernel saves of its random state and of its sequences for the backward form.
+STATE = ("philox_seed", "philox_offset", "cum_seq_q", "cum_seq_k")
 
 
-def _mask_at(ctx: Context, kernel: Kernel) -> int | str | None:
-    """Where the mask is given: its position, or the keyword that it has."""
-    place, kwargs = kernel.mask, ctx.node.kwargs
-    if isinstance(place, int) and place < len(ctx.node.args):
-        return place
-    return next((name for name in MASK_NAMES if kwargs.get(name) is not None), None)
+def _mask_at(ctx: Context) -> str | None:
+    """The argument that holds the mask, where there is one."""
+    return next((name for name in MASK_NAMES if ctx.node.bound.get(name) is not None), None)
 
 
-def _mask_dtype(ctx: Context, kernel: Kernel) -> str:
-    at = _mask_at(ctx, kernel)
-    given = ctx.node.args[at] if isinstance(at, int) else ctx.node.kwargs.get(at or "")
-    return "none" if given is None else "bool" if ctx.dtype_of(given) == "bool" else "added"
+def _mask_dtype(ctx: Context) -> str:
+    at = _mask_at(ctx)
+    return "none" if at is None else "bool" if ctx.dtype(at) == "bool" else "added"
 
 
-def _argument(ctx: Context, place: int | str, name: str, default: Any = None) -> Any:
-    if isinstance(place, str):
-        return ctx.argument(99, place, default)
-    return ctx.argument(place, name, default)
-
-
-def _mask(ctx: Context, kernel: Kernel) -> tuple[list[int | str], list[str]]:
+def _mask(ctx: Context) -> tuple[list[str], list[str]]:
     """The mask as one more operand, where there is one."""
-    at = _mask_at(ctx, kernel)
-    mask = None if at is None else _argument(ctx, at, "")
-    if at is None or mask is None:
+    at = _mask_at(ctx)
+    if at is None:
         return [], []
+    mask = ctx.argument(at)
     if not isinstance(mask, View) or len(mask.dims) not in MASKS:
         raise Unsupported("its mask is not known")
     return [at], [MASKS[len(mask.dims)]]
@@ -124,7 +101,7 @@ def _row(
     target: str,
     left: Sequence[str],
     right: Sequence[str],
-    operands: Sequence[int | str],
+    operands: Sequence[str],
     **more: Any,
 ) -> Row:
     given = {"whole": (), "linear": (), "results": tuple(range(len(right))), **more}
@@ -132,7 +109,7 @@ def _row(
         target=target,
         rule=f"{', '.join(left)} -> {', '.join(right)}",
         operands=tuple(operands),
-        ignore=(*range(20), *EVERY),
+        ignore=EVERY,
         whole=tuple(given["whole"]),
         sizes={},
         results=given["results"],
@@ -142,7 +119,17 @@ def _row(
     )
 
 
-EVERY = ("attn_mask", "attn_bias", "dropout_p", "is_causal", "scale", "enable_gqa")
+# The signature has the causal mask and the scale already.
+EVERY = (
+    *MASK_NAMES,
+    *STATE,
+    "dropout_p",
+    "is_causal",
+    "scale",
+    "enable_gqa",
+    "max_q",
+    "max_k",
+)
 
 
 def _with_heads(mask: Sequence[str], query: View, key: View) -> list[str]:
@@ -152,20 +139,20 @@ def _with_heads(mask: Sequence[str], query: View, key: View) -> list[str]:
 
 
 def _forward(
-    ctx: Context, kernel: Kernel, target: str, causal: bool, views: Sequence[View]
+    ctx: Context, operands: Sequence[str], target: str, causal: bool, views: Sequence[View]
 ) -> Value:
     query, key, _ = views
-    places, mask = _mask(ctx, kernel)
+    places, mask = _mask(ctx)
     if query.shape[1] % key.shape[1]:
         raise Unsupported("its query heads are no groups of key heads")
     if query.shape[1] != key.shape[1] and any("h?" in text for text in mask):
-        mask = _ungrouped_mask(ctx, kernel, mask)
+        mask = _ungrouped_mask(ctx, mask)
     left = [QUERY, KEY, VALUE, *_with_heads(mask, query, key)]
     whole = ["t", "d", "e", *(["s"] if causal else [])]
     several = ctx.node.shape is None
     statistics = several and _has_statistics(ctx, query)
     right = [RESULT, *([STATISTICS] if statistics else [])]
-    row = _row(target, left, right, [*kernel.operands, *places], whole=whole)
+    row = _row(target, left, right, [*operands, *places], whole=whole)
     found = by_rule(ctx, [row])
     if not several:
         return found[0] if isinstance(found, tuple) else found
@@ -176,10 +163,10 @@ def _forward(
 SEEDS = 10
 
 
-def _ungrouped_mask(ctx: Context, kernel: Kernel, mask: Sequence[str]) -> list[str]:
+def _ungrouped_mask(ctx: Context, mask: Sequence[str]) -> list[str]:
     """A mask over query heads that are grouped: only one that is the same for all of them."""
-    at = _mask_at(ctx, kernel)
-    value = None if at is None else _argument(ctx, at, "")
+    at = _mask_at(ctx)
+    value = None if at is None else ctx.argument(at)
     if not isinstance(value, View):
         raise Unsupported("its mask is not known")
     heads = value.shape[-3] if len(value.dims) >= 3 else 1
@@ -197,22 +184,22 @@ def _has_statistics(ctx: Context, query: View) -> bool:
 
 
 def _backward(
-    ctx: Context, kernel: Kernel, target: str, causal: bool, views: Sequence[View]
+    ctx: Context, operands: Sequence[str], target: str, causal: bool, views: Sequence[View]
 ) -> Value:
     _, query, key, _, _, statistics = views
     if query.shape[1] % key.shape[1]:
         raise Unsupported("its query heads are no groups of key heads")
     if statistics.shape != query.shape[:3]:
         raise Unsupported("its statistics are not one number per query position")
-    places, mask = _mask(ctx, kernel)
+    places, mask = _mask(ctx)
     if query.shape[1] != key.shape[1] and any("h?" in text for text in mask):
-        mask = _ungrouped_mask(ctx, kernel, mask)
+        mask = _ungrouped_mask(ctx, mask)
     left = [RESULT, QUERY, KEY, VALUE, RESULT, STATISTICS, *_with_heads(mask, query, key)]
     row = _row(
         target,
         left,
         [QUERY, KEY, VALUE],
-        [*kernel.operands, *places],
+        [*operands, *places],
         whole=["g", "s", "t", "d", "e"],
         linear=[0],
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
-from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.lower_index import rows_added
 from gg_datalog.extract.lower_loss import MEAN
@@ -18,11 +17,11 @@ from gg_datalog.extract.view import View
 
 @lowers("aten.slice_backward")
 def slice_backward(ctx: Context) -> Value:
-    g, sizes = ctx.tensor(0, "grad_output"), ctx.sizes(1, "input_sizes")
-    dim = ctx.dim(ctx.argument(2, "dim"), len(sizes))
-    if ctx.argument(5, "step", 1) != 1:
+    g, sizes = ctx.tensor("grad_output"), ctx.sizes("input_sizes")
+    dim = ctx.dim(ctx.argument("dim"), len(sizes))
+    if ctx.argument("step", default=1) != 1:
         raise Unsupported("a slice with a step")
-    start, size = bounds(ctx, sizes[dim], ctx.argument(3, "start"), ctx.argument(4, "end"))
+    start, size = bounds(ctx, sizes[dim], ctx.argument("start"), ctx.argument("end"))
     if g.shape[dim] != size:
         raise ValueError(f"a gradient of {g.shape[dim]} positions for a slice of {size}")
     return padded(ctx, g, dim, start, sizes[dim])
@@ -30,9 +29,9 @@ def slice_backward(ctx: Context) -> Value:
 
 @lowers("aten.select_backward")
 def select_backward(ctx: Context) -> Value:
-    g, sizes = ctx.tensor(0, "grad_output"), ctx.sizes(1, "input_sizes")
-    dim = ctx.dim(ctx.argument(2, "dim"), len(sizes))
-    index = ctx.argument(3, "index")
+    g, sizes = ctx.tensor("grad_output"), ctx.sizes("input_sizes")
+    dim = ctx.dim(ctx.argument("dim"), len(sizes))
+    index = ctx.argument("index")
     if not isinstance(index, int) or not -sizes[dim] <= index < sizes[dim]:
         raise Unsupported("its index is not known")
     return padded(ctx, g.unsqueezed(dim), dim, index % sizes[dim], sizes[dim])
@@ -40,13 +39,11 @@ def select_backward(ctx: Context) -> Value:
 
 @lowers("aten.select_scatter")
 def select_scatter(ctx: Context) -> Value:
-    x, part = ctx.tensor(0), ctx.tensor(1, "src")
-    dim = ctx.dim(ctx.argument(2, "dim"), len(x.dims))
-    index, extent = ctx.argument(3, "index"), x.shape[dim]
+    x, part = ctx.tensor("self"), ctx.operand("src")
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    index, extent = ctx.argument("index"), x.shape[dim]
     if not isinstance(index, int) or not -extent <= index < extent:
         raise Unsupported("its index is not known")
-    if is_float(ctx.dtype_of(ctx.node.args[1])) != is_float(ctx.node.dtype or ""):
-        raise Unsupported("its source is cut to another type")
     at = index % extent
     kept = [(0, at), (at + 1, extent - at - 1)]
     before, after = (sliced(ctx, x, dim, i, n) if n else None for i, n in kept)
@@ -67,18 +64,18 @@ def padded(ctx: Context, piece: View, dim: int, start: int, extent: int) -> View
 
 @lowers("aten.index_add")
 def index_add(ctx: Context) -> Value:
-    x, ids, source = ctx.tensor(0), ctx.tensor(2, "index"), ctx.tensor(3, "source")
-    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
-    by = factor(ctx, 4, "alpha")
+    x, ids, source = ctx.tensor("self"), ctx.tensor("index"), ctx.operand("source")
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    by = factor(ctx, "alpha")
     return added(ctx, [(x, ONE), (rows_added(ctx, x, dim, ids, source), by)])
 
 
 @lowers("aten.mse_loss")
 def mse_loss(ctx: Context) -> Value:
-    x, target = ctx.tensor(0), ctx.tensor(1, "target")
+    x, target = ctx.tensor("self"), ctx.tensor("target")
     if x.shape != target.shape:
         raise Unsupported("its operands are broadcast against each other")
-    reduction = ctx.argument(2, "reduction", MEAN)
+    reduction = ctx.argument("reduction", default=MEAN)
     square = squared(ctx, added(ctx, [(x, ONE), (target, scale(-1))]))
     if reduction == 0:
         return square
@@ -88,8 +85,8 @@ def mse_loss(ctx: Context) -> Value:
 
 @lowers("aten.mse_loss_backward")
 def mse_loss_backward(ctx: Context) -> Value:
-    g, x, y = ctx.tensor(0, "grad_output"), ctx.tensor(1, "self"), ctx.tensor(2, "target")
-    reduction = ctx.argument(3, "reduction", MEAN)
+    g, x, y = ctx.tensor("grad_output"), ctx.tensor("self"), ctx.tensor("target")
+    reduction = ctx.argument("reduction", default=MEAN)
     apart = added(ctx, [(x, scale(2)), (y, scale(-2))])
     made = ctx.elementwise("mul", [apart, g], linear=(0, 1))[0]
     elements = 1

@@ -17,15 +17,15 @@ RULES = {
 
 @lowers("aten._grouped_mm")
 def grouped_mm(ctx: Context) -> Value:
-    ranks = len(ctx.tensor(0).dims), len(ctx.tensor(1).dims)
-    if ranks not in RULES or ctx.argument(3, "bias") is not None:
+    ranks = len(ctx.tensor("self").dims), len(ctx.tensor("mat2").dims)
+    if ranks not in RULES or ctx.argument("bias") is not None:
         raise Unsupported("experts' matrices in another form")
     rule, sums = RULES[ranks]
     row = Row(
         target=f"grouped_mm{list(ranks)}",
         rule=rule,
-        operands=(0, 1, "offs" if "offs" in ctx.node.kwargs else 2),
-        ignore=(3, "bias", "out_dtype"),
+        operands=("self", "mat2", "offs"),
+        ignore=("bias", "out_dtype"),
         whole=("r", "e"),
         sizes={},
         results=(0,),

@@ -27,7 +27,9 @@ def _naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
 
 def take(ctx: Context, table: View, lt: Letters, ids: View, li: Letters, out: Letters) -> View:
     """``table`` at the positions ``ids`` of dimension ``v``."""
-    view = ctx.apply("take", [(table, lt), (ids, li)], [out], _naming, linear=(0,))[0]
+    plain = table.scale == ONE and not table.base.ring
+    passes = ((0, "max"), (0, "min")) if plain else ()
+    view = ctx.apply("take", [(table, lt), (ids, li)], [out], _naming, (0,), passes)[0]
     made = space([(table, lt), (ids, li)], _naming)
     if made is not None and table.scale == ids.scale == ONE:
         _note_lookup(ctx, view.base, [table, ids], made, out)
@@ -87,13 +89,18 @@ def _over_result(found: Lookup, place: int, view: View) -> View:
 
 @lowers("aten.embedding")
 def embedding(ctx: Context) -> Value:
-    return taken_along(ctx, ctx.tensor(0), 0, ctx.tensor(1))
+    for name in ("padding_idx", "scale_grad_by_freq", "sparse"):  # they are of the gradient
+        ctx.raw(name)
+    return taken_along(ctx, ctx.tensor("weight"), 0, ctx.tensor("indices"))
 
 
 @lowers("aten.index_select")
 def index_select(ctx: Context) -> Value:
-    table = ctx.tensor(0)
-    return taken_along(ctx, table, ctx.dim(ctx.argument(1, "dim"), len(table.dims)), ctx.tensor(2))
+    table, ids = ctx.tensor("self"), ctx.tensor("index")
+    dim = ctx.dim(ctx.argument("dim"), len(table.dims))
+    if not table.dims:  # there is one position only
+        return table
+    return taken_along(ctx, table, dim, ids)
 
 
 def taken_along(ctx: Context, table: View, dim: int, ids: View) -> View:
@@ -105,13 +112,13 @@ def taken_along(ctx: Context, table: View, dim: int, ids: View) -> View:
 
 @lowers("aten.index")
 def index(ctx: Context) -> Value:
-    table, listed = ctx.tensor(0), ctx.argument(1, "indices")
+    table, listed = ctx.tensor("self"), ctx.argument("indices")
     if not isinstance(listed, tuple):
         raise Unsupported("its indices are not known")
     used = [(i, v) for i, v in enumerate(listed) if v is not None]
     if any(not isinstance(v, View) for _, v in used):
         raise Unsupported("its indices are not known")
-    dtypes = [ctx.dtype_of(a) for a in ctx.node.args[1] if a is not None]
+    dtypes = [ctx.dtype_of(a) for a in ctx.raw("indices") if a is not None]
     if set(dtypes) & set(MASKS):
         raise Unsupported("rows chosen by a mask")
     if len(used) == 1:
@@ -139,8 +146,9 @@ def each_row(ctx: Context, table: View, ids: View) -> View:
 
 @lowers("aten.gather")
 def gather(ctx: Context) -> Value:
-    table, ids = ctx.tensor(0), ctx.tensor(2)
-    dim = ctx.dim(ctx.argument(1, "dim"), len(table.dims))
+    table, ids = ctx.tensor("self"), ctx.tensor("index")
+    ctx.raw("sparse_grad")  # it is of the gradient
+    dim = ctx.dim(ctx.argument("dim"), len(table.dims))
     if any(a != b for i, (a, b) in enumerate(zip(table.shape, ids.shape, strict=True)) if i != dim):
         raise Unsupported("a gather from a part of the rows")
     lt = [f"t{i}" if i != dim else TAKEN for i in range(len(table.dims))]
@@ -150,8 +158,17 @@ def gather(ctx: Context) -> Value:
 
 @lowers("hlo.gather")
 def hlo_gather(ctx: Context) -> Value:
-    table, ids = ctx.tensor(0), ctx.tensor(1)
-    offsets, collapsed, starts, vector, sizes = (ctx.argument(i, "") for i in range(2, 7))
+    table, ids = ctx.tensor("self"), ctx.tensor("index")
+    offsets, collapsed, starts, vector, sizes = (
+        ctx.argument(name)
+        for name in (
+            "offset_dims",
+            "collapsed_dims",
+            "start_index_map",
+            "index_vector_dim",
+            "slice_sizes",
+        )
+    )
     rank = len(table.dims)
     whole = all(
         s == e
@@ -241,9 +258,9 @@ def leaves(x: View) -> list[View]:
 
 @lowers("aten.embedding_dense_backward")
 def embedding_backward(ctx: Context) -> Value:
-    g, ids = ctx.tensor(0, "grad_output"), ctx.tensor(1, "indices")
-    rows, padding = ctx.argument(2, "num_weights"), ctx.argument(3, "padding_idx", -1)
-    if ctx.argument(4, "scale_grad_by_freq", False):
+    g, ids = ctx.tensor("grad_output"), ctx.tensor("indices")
+    rows, padding = ctx.argument("num_weights"), ctx.argument("padding_idx", default=-1)
+    if ctx.argument("scale_grad_by_freq", default=False):
         raise Unsupported("gradients scaled by frequency")
     if not isinstance(rows, int) or rows < 1 or not isinstance(padding, int):
         raise Unsupported("its number of rows is not known")
@@ -256,7 +273,7 @@ def embedding_backward(ctx: Context) -> Value:
 @lowers("aten.nonzero")
 def nonzero(ctx: Context) -> Value:
     """Positions at which a mask is true: how many depends on data."""
-    mask, shape = ctx.tensor(0), ctx.node.shape
+    mask, shape = ctx.tensor("self"), ctx.node.shape
     if shape is None or len(shape) != 2 or shape[1] != len(mask.dims) or not mask.dims:
         raise Unsupported("its shape is not known")
     if shape[0] != SYMBOL:
@@ -330,7 +347,7 @@ def rows_added(ctx: Context, x: View, dim: int, ids: View, value: View) -> View:
 
 @lowers("aten.scatter_add")
 def scatter_add(ctx: Context) -> Value:
-    x, ids, source = ctx.tensor(0), ctx.tensor(2, "index"), ctx.tensor(3, "src")
+    x, ids, source = ctx.tensor("self"), ctx.tensor("index"), ctx.operand("src")
     return added(ctx, [(x, ONE), (scattered(ctx, x, ids, source), ONE)])
 
 
@@ -338,11 +355,11 @@ def scatter_add(ctx: Context) -> Value:
 def scatter(ctx: Context) -> Value:
     from gg_datalog.extract.lower_select import scattered_chosen
 
-    x, ids = ctx.tensor(0), ctx.tensor(2, "index")
-    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
-    if not ctx.side.is_zero(x) or ctx.argument(4, "reduce") is not None:
+    x, ids = ctx.tensor("self"), ctx.tensor("index")
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    if not ctx.side.is_zero(x) or ctx.argument("reduce") is not None:
         raise Unsupported("values scattered over others")
-    source = ctx.argument(3, "src", ctx.node.kwargs.get("value"))
+    source = ctx.argument("src", "value")
     view = ctx.as_tensor(source)
     if view is None:
         raise Unsupported("what it scatters is not known")
@@ -358,7 +375,7 @@ def scatter(ctx: Context) -> Value:
 
 def scattered(ctx: Context, x: View, ids: View, source: View) -> View:
     """``source`` added to 0 at the positions ``ids`` of one dimension."""
-    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
     _check_rows(x, ids, source, dim)
     li = [f"t{i}" if i != dim else "g" for i in range(len(x.dims))]
     out = [n if n != "g" else TAKEN for n in li]
@@ -374,15 +391,16 @@ def _check_rows(x: View, ids: View, source: View, dim: int) -> None:
 
 @lowers("aten.index_put", "aten._index_put_impl", "aten._unsafe_index_put")
 def index_put(ctx: Context) -> Value:
-    x, listed = ctx.tensor(0), ctx.argument(1, "indices")
+    x, listed = ctx.tensor("self"), ctx.argument("indices")
+    ctx.raw("unsafe")  # it leaves out a check of the indices
     if not isinstance(listed, tuple) or not all(v is None or isinstance(v, View) for v in listed):
         raise Unsupported("its indices are not known")
-    more = ctx.argument(3, "accumulate", False)
-    dtypes = [ctx.dtype_of(a) for a in ctx.node.args[1]]
+    more = ctx.argument("accumulate", default=False)
+    dtypes = [ctx.dtype_of(a) for a in ctx.raw("indices")]
     if dtypes == ["bool"]:
         return put_masked(ctx, x, listed[0], bool(more))
     used = [(i, v) for i, v in enumerate(listed) if v is not None]
-    value = ctx.tensor(2, "values")
+    value = ctx.operand("values")
     if set(dtypes) & set(MASKS) or not used:
         raise Unsupported("values put at a mask")
     if len(used) == len(x.dims) == 1 and not more:
@@ -405,7 +423,7 @@ def index_put(ctx: Context) -> Value:
 
 def put_masked(ctx: Context, x: View, mask: View, accumulate: bool) -> View:
     """A number where a mask is true."""
-    value = ctx.number(2, "values")
+    value = ctx.number("values")
     if value is None or accumulate:
         raise Unsupported("values put at a mask")
     for _ in range(len(x.dims) - len(mask.dims)):

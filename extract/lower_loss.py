@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.lower_index import TAKEN, one_hot, take
-from gg_datalog.extract.lower_math import added, contract, inverted, keeps_values, masked, reduced
+from gg_datalog.extract.lower_math import added, contract, inverted, masked, reduced, summand
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View
 
@@ -28,9 +28,9 @@ def exponential(ctx: Context, x: View) -> View:
 
 @lowers("aten._log_softmax", "aten.log_softmax")
 def log_softmax(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
-    keeps_values(ctx, adds=False)
+    x = summand(ctx, "self")
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    ctx.raw("half_to_float")  # the dtype of the result says it
     if not x.dims:
         raise Unsupported("a softmax over no dimension")
     low = added(ctx, [(x, ONE), (reduced(ctx, x, [dim], "max", True), MINUS)])
@@ -42,9 +42,9 @@ def log_softmax(ctx: Context) -> Value:
 def log_softmax_backward(ctx: Context) -> Value:
     """g - exp(out) * sum(g). Of the gradient of a chosen class the sum is known, so that a rank
     needs no other classes than its own: that is noted as another form."""
-    gradient, out = ctx.tensor(0, "grad_output"), ctx.tensor(1, "output")
-    dim = ctx.dim(ctx.argument(2, "dim"), len(gradient.dims))
-    ctx.consumed.add("input_dtype")
+    gradient, out = ctx.tensor("grad_output"), ctx.tensor("output")
+    dim = ctx.dim(ctx.argument("dim"), len(gradient.dims))
+    ctx.raw("input_dtype")  # the dtype of the result says it
     if not is_float(ctx.node.dtype or ""):
         raise Unsupported("a gradient that is no float")
     name = "log_softmax_backward_data"
@@ -71,13 +71,13 @@ def factors(ctx: Context, gradient: View, dim: int) -> tuple[View, View] | None:
 
 
 # ---- the loss over classes
-def loss_operands(ctx: Context, first: int) -> tuple[View, View, int, int]:
+def loss_operands(ctx: Context) -> tuple[View, View, int, int]:
     """Scores, targets, the reduction and the ignored class."""
-    x, target = ctx.tensor(first, "self"), ctx.tensor(first + 1, "target")
-    if ctx.argument(first + 2, "weight") is not None:
+    x, target = ctx.tensor("self"), ctx.tensor("target")
+    if ctx.argument("weight") is not None:
         raise Unsupported("a loss with weights per class")
-    reduction = ctx.argument(first + 3, "reduction", MEAN)
-    ignored = ctx.argument(first + 4, "ignore_index", -100)
+    reduction = ctx.argument("reduction", default=MEAN)
+    ignored = ctx.argument("ignore_index", default=-100)
     if len(x.dims) != len(target.dims) + 1 or not target.dims or not isinstance(ignored, int):
         raise Unsupported("scores without a dimension of classes")
     return x, target, reduction, ignored
@@ -99,7 +99,7 @@ def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]
 
 @lowers("aten.nll_loss_forward", "aten.nll_loss2d_forward")
 def nll_loss(ctx: Context) -> Value:
-    x, target, reduction, ignored = loss_operands(ctx, 0)
+    x, target, reduction, ignored = loss_operands(ctx)
     ids, kept, gone = targets(ctx, target, ignored)
     letters = [f"t{i}" for i in range(len(ids.dims))]
     each = take(ctx, x, with_classes(letters), ids, letters, letters)
@@ -114,11 +114,12 @@ def nll_loss(ctx: Context) -> Value:
 
 @lowers("aten.nll_loss_backward", "aten.nll_loss2d_backward")
 def nll_loss_backward(ctx: Context) -> Value:
-    g = ctx.tensor(0, "grad_output")
-    x, target, reduction, ignored = loss_operands(ctx, 1)
+    g = ctx.tensor("grad_output")
+    x, target, reduction, ignored = loss_operands(ctx)
     ids, _, gone = targets(ctx, target, ignored)
+    count = ctx.tensor("total_weight")
     if reduction == MEAN:
-        g = ctx.elementwise("div", [g, ctx.tensor(6, "total_weight")], linear=(0,))[0]
+        g = ctx.elementwise("div", [g, count], linear=(0,))[0]
     by = masked(ctx, g, gone, scale(0))
     letters = [f"t{i}" for i in range(len(ids.dims))]
     hot = one_hot(ctx, ids, letters, x.shape[1])

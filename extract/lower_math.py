@@ -8,7 +8,21 @@ from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
-from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.dtypes import (
+    PLAIN_IDS,
+    arithmetic,
+    interval,
+    is_float,
+    is_integer,
+    learn,
+    product,
+    repeated,
+    single,
+    span,
+    total,
+    valued,
+)
+from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.graph import Ref, is_symbolic
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_movement import joined, need, stretched
@@ -19,15 +33,28 @@ from gg_datalog.extract.view import Base, Digit, View, broadcast
 
 
 def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
-    """The sum of scaled terms, broadcast against each other."""
-    views = [v.scaled(s) for v, s in terms if not s.zero and not v.scale.zero]
+    """The sum of scaled terms, broadcast against each other. Of integers it is one modulo their
+    width, unless it surely fits."""
+    for view, by in terms:
+        if by.zero and not view.scale.zero:
+            vanishes(ctx, view)
     shape = broadcast([v for v, _ in terms])
+    dtype = ctx.node.dtype or ""
+    views = [v.scaled(s) for v, s in terms if not s.zero and not v.scale.zero]
+    if is_integer(dtype):
+        if any(by.integer is None for _, by in terms):
+            raise Unsupported(f"a factor that is cut to {dtype}")
+        found = total(interval(v, dtype) for v in views)
+        views = arithmetic(ctx, views, dtype, found)
     wide = [stretched(v, shape) for v in views]
     if (whole := unpadded(ctx, wide)) is not None:
         return whole
     if not wide:
         return need(ctx.side.constant(scale(0)).expanded(shape))
-    return need(ctx.side.sum(wide, integers=not is_float(ctx.node.dtype or "float")))
+    out = need(ctx.side.sum(wide, integers=is_integer(dtype)))
+    if is_integer(dtype) and not out.base.ring:
+        learn(out, found)
+    return out
 
 
 def unpadded(ctx: Context, terms: Sequence[View]) -> View | None:
@@ -47,17 +74,33 @@ def unpadded(ctx: Context, terms: Sequence[View]) -> View | None:
     return joined(ctx, [piece for _, piece, _ in pieces], dim)
 
 
-def written(x: View, by: Scale) -> None:
-    """:class:`Unsupported` for 0 times memory that nobody has written: it may hold no number."""
-    if by.zero and x.base.kind == "uninitialised":
+FINITE = (
+    "finite values",
+    "what is multiplied by 0 holds no infinity and no NaN, so that the product is 0",
+)
+
+
+def vanishes(ctx: Context, x: View) -> None:
+    """0 times a tensor is 0 only where the tensor is finite: :class:`Unsupported` where something
+    that may be infinite was put into it; an assumption where it comes from inputs."""
+    if x.base.kind == "uninitialised":
         raise Unsupported("0 times memory that nobody has written")
+    if may_be_infinite(x.base):
+        raise Unsupported("0 times what may be infinite is not 0")
+    if not is_bounded(x):
+        ctx.notes.assume(*FINITE)
 
 
-def factor(ctx: Context, place: int, name: str) -> Scale:
-    """A scalar keyword such as alpha; 1 where it is absent."""
-    found = ctx.number(place, name, 1)
+def is_bounded(x: View) -> bool:
+    """Is it made of numbers that are surely finite: truth values, integers, constants?"""
+    return x.base.kind == "constant" or x.base.range is not None or span(x.base.dtype) is not None
+
+
+def factor(ctx: Context, *names: str) -> Scale:
+    """A scalar keyword such as alpha; 1 where the operator has none."""
+    found = ctx.number(*names, default=1)
     if found is None:
-        raise Unsupported(f"`{name}` is not known")
+        raise Unsupported(f"`{names[0]}` is not known")
     return found
 
 
@@ -65,48 +108,61 @@ def factor(ctx: Context, place: int, name: str) -> Scale:
 def add(ctx: Context) -> Value:
     if ctx.node.dtype == "bool":
         raise Unsupported("a sum of booleans")
-    alpha = factor(ctx, 2, "alpha")
-    written(ctx.tensor(1), alpha)
-    return added(ctx, [(ctx.tensor(0), ONE), (ctx.tensor(1), alpha)])
+    alpha = factor(ctx, "alpha")
+    return added(ctx, [(ctx.operand("self"), ONE), (ctx.operand("other"), alpha)])
 
 
-@lowers("aten.sub")
+@lowers("aten.sub", "aten.subtract")
 def sub(ctx: Context) -> Value:
-    alpha = factor(ctx, 2, "alpha") * scale(-1)
-    written(ctx.tensor(1), alpha)
-    return added(ctx, [(ctx.tensor(0), ONE), (ctx.tensor(1), alpha)])
+    alpha = factor(ctx, "alpha") * scale(-1)
+    return added(ctx, [(ctx.operand("self"), ONE), (ctx.operand("other"), alpha)])
 
 
 @lowers("aten.rsub")
 def rsub(ctx: Context) -> Value:
-    alpha = factor(ctx, 2, "alpha") * scale(-1)
-    return added(ctx, [(ctx.tensor(1), ONE), (ctx.tensor(0), alpha)])
+    alpha = factor(ctx, "alpha") * scale(-1)
+    return added(ctx, [(ctx.operand("other"), ONE), (ctx.operand("self"), alpha)])
 
 
 @lowers("aten.neg")
 def neg(ctx: Context) -> Value:
-    return ctx.tensor(0).scaled(scale(-1))
+    return added(ctx, [(ctx.operand("self"), scale(-1))])
 
 
 def times(ctx: Context, x: View, by: Scale, shape: Sequence[int]) -> View:
     """A tensor times a scalar, broadcast to ``shape``."""
-    wide = stretched(x, shape)
-    written(x, by)
     if by.zero or ctx.side.is_zero(x):
+        if by.zero and not ctx.side.is_zero(x):
+            vanishes(ctx, x)
         return need(ctx.side.constant(scale(0)).expanded(shape))
-    return wide.scaled(by)
+    dtype = ctx.node.dtype or ""
+    if is_integer(dtype):
+        if by.integer is None:
+            raise Unsupported(f"a product that is cut to {dtype}")
+        found = product(interval(x, dtype), (by.integer, by.integer))
+        x = arithmetic(ctx, [x], dtype, found)[0]
+    return stretched(x, shape).scaled(by)
 
 
-@lowers("aten.mul")
+@lowers("aten.mul", "aten.multiply")
 def mul(ctx: Context) -> Value:
-    a, b = ctx.tensor(0), ctx.tensor(1)
+    a, b = ctx.operand("self"), ctx.operand("other")
     shape = broadcast([a, b])
-    for x, place in ((a, 1), (b, 0)):
-        by = ctx.number(place, "other")
+    for x, by in ((a, ctx.number("other")), (b, ctx.number("self"))):
         if by is not None:
             return times(ctx, x, by, shape)
-    out = ctx.elementwise("mul", [a, b], linear=(0, 1))[0]
-    if not is_float(ctx.node.dtype or "float"):
+    return multiplied(ctx, a, b)
+
+
+def multiplied(ctx: Context, a: View, b: View) -> View:
+    """The product of two tensors."""
+    dtype = ctx.node.dtype or ""
+    found = product(interval(a, dtype), interval(b, dtype)) if is_integer(dtype) else None
+    a, b = arithmetic(ctx, [a, b], dtype, found)
+    out = ctx.elementwise("mul", [a, b], linear=(0, 1), formal=True)[0]
+    if is_integer(dtype):
+        if not out.base.ring:
+            learn(out, found)
         integer_pair(ctx, out, "mul", a, b)
     elif (a.base in ctx.side.truths) != (b.base in ctx.side.truths):
         _masked_product(ctx, out.base)
@@ -121,6 +177,8 @@ def _masked_product(ctx: Context, gives: Base) -> None:
     if found is None or any(term.scale != ONE for term in found):
         return
     x, mask = found[::-1] if found[0].base in ctx.side.truths else found
+    if may_be_infinite(x.base):
+        return
     if any(d.dim < 0 for dim in x.dims for d in dim):
         return
     hidden = inverted(ctx, mask)
@@ -140,26 +198,44 @@ def _terms(gives: Base) -> tuple[View, View] | None:
     return first, second
 
 
-@lowers("aten.clamp")
+@lowers("aten.clamp", "aten.clip")
 def clamp(ctx: Context) -> Value:
+    x, bounds = ctx.tensor("self"), [ctx.argument("min"), ctx.argument("max")]
     out = plain(ctx)
-    x, bounds = ctx.tensor(0), [ctx.argument(1, "min"), ctx.argument(2, "max")]
-    plainly = isinstance(out, View) and out.dims == x.dims and out.base.shape == x.base.shape
+    integers = is_integer(ctx.node.dtype or "") and is_integer(ctx.dtype("self"))
     known = all(type(bound) is int and abs(bound) < 2**30 for bound in bounds)
-    if plainly and known and x.scale == ONE and not is_float(ctx.node.dtype or "float"):
-        ctx.side.integers.clamps.append((out.base, x.base, *bounds))
+    if not isinstance(out, View) or not integers or not known or bounds[0] > bounds[1]:
+        return out
+    learn(out, (bounds[0], bounds[1]))
+    of = valued(ctx, x)
+    plainly = out.dims == of.dims and out.base.shape == of.base.shape and of.scale == ONE
+    if plainly and ctx.dtype("self") in PLAIN_IDS:
+        ctx.side.integers.clamps.append((out.base, of.base, *bounds))
     return out
 
 
-@lowers("aten.div", "aten.true_divide")
+@lowers("aten.div", "aten.divide", "aten.true_divide")
 def div(ctx: Context) -> Value:
-    if ctx.argument(9, "rounding_mode") is not None:
-        raise Unsupported("a division that rounds")
-    a, b = ctx.tensor(0), ctx.tensor(1)
-    by = ctx.number(1, "other")
+    mode = ctx.argument("rounding_mode")
+    if mode is not None:
+        return rounded_quotient(ctx, str(mode))
+    a, b = ctx.operand("self"), ctx.operand("other")
+    by = ctx.number("other")
     if by is not None and not by.zero:
         return times(ctx, a, by.inverse(), broadcast([a, b]))
     return ctx.elementwise("div", [a, b], linear=(0,))[0]
+
+
+@lowers("aten.floor_divide")
+def floor_divide(ctx: Context) -> Value:
+    return rounded_quotient(ctx, "floor")
+
+
+def rounded_quotient(ctx: Context, mode: str) -> View:
+    """A quotient that is rounded: of integers a function of their numbers and their type."""
+    both = [ctx.tensor("self"), ctx.tensor("other")]
+    name = "floor_divide(%, %)" if mode == "floor" else f"div(%, %, rounding_mode={mode!r})"
+    return ctx.elementwise(f"{name}{kinds(ctx)}", both)[0]
 
 
 def integer_pair(ctx: Context, out: View, op: str, a: View, b: View) -> None:
@@ -174,10 +250,11 @@ def integer_pair(ctx: Context, out: View, op: str, a: View, b: View) -> None:
 
 @lowers("aten.bitwise_and", "aten.logical_and", "aten.bitwise_or", "aten.logical_or")
 def boolean(ctx: Context) -> Value:
-    a, b = ctx.tensor(0), ctx.tensor(1)
+    a, b = ctx.tensor("self"), ctx.tensor("other")
     op = "and" if "and" in ctx.node.target else "or"
-    if any(ctx.dtype_of(arg) != "bool" for arg in ctx.node.args[:2]):
-        return ctx.elementwise(ctx.node.target, [a, b])[0]
+    if any(ctx.dtype(name) != "bool" for name in ("self", "other")):
+        name = ctx.node.target.rpartition(".")[0]
+        return ctx.elementwise(f"{name.split('.')[-1]}(%, %){kinds(ctx)}", [a, b])[0]
     out = ctx.elementwise(f"logical_{op}", [a, b])[0]
     integer_pair(ctx, out, op, a, b)
     return out
@@ -185,9 +262,10 @@ def boolean(ctx: Context) -> Value:
 
 @lowers("aten.bitwise_not", "aten.logical_not")
 def invert(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    if ctx.dtype_of(ctx.node.args[0]) != "bool":
-        return ctx.elementwise(ctx.node.target, [x])[0]
+    x = ctx.tensor("self")
+    if ctx.dtype("self") != "bool":
+        name = ctx.node.target.rpartition(".")[0]
+        return ctx.elementwise(f"{name.split('.')[-1]}(%){kinds(ctx)}", [x])[0]
     return inverted(ctx, x)
 
 
@@ -206,11 +284,12 @@ COMPARISONS = {"lt": ("lt", 0), "le": ("lt", 1), "ge": ("ge", 0), "gt": ("ge", 1
 @lowers("aten.lt", "aten.le", "aten.ge", "aten.gt")
 def compare(ctx: Context) -> Value:
     name = ctx.node.target.split(".")[1]
-    x, bound = ctx.tensor(0), ctx.argument(1, "other")
-    out = ctx.elementwise(name, [x, ctx.tensor(1)])[0]
+    dtype = ctx.dtype("self")
+    x, bound = valued(ctx, ctx.tensor("self")), ctx.argument("other")
+    out = ctx.elementwise(name, [x, ctx.tensor("other")])[0]
     plain = out.base.shape == x.base.shape and x.scale == ONE
-    whole = isinstance(bound, int) and abs(bound) < 2**30
-    if plain and whole and not is_float(ctx.dtype_of(ctx.node.args[0]) or "float"):
+    whole = type(bound) is int and abs(bound) < 2**30
+    if plain and whole and dtype in ("", *PLAIN_IDS):
         kind, more = COMPARISONS[name]
         ctx.side.integers.tests.append((out.base, x.base, kind, bound + more))
     return out
@@ -233,14 +312,21 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
         return (kind, kind) if letter in gone else ("e", "parallel")
 
     kept = [n for n in letters if n not in gone]
+    dtype = ctx.node.dtype or ""
+    found = None
+    if kind == "sum" and is_integer(dtype):
+        found = repeated(interval(x, dtype), prod(x.shape[i] for i in dims))
+        x = arithmetic(ctx, [x], dtype, found)[0]
+    elif kind != "sum":
+        x = single(ctx, x, dtype)
     if kind == "sum" and (total := _by_member(ctx, x, dims, keep)) is not None:
         return total
     inside = piece_of(ctx, x) if kind == "sum" else None
     if inside is not None and inside[1] in dims:
         return reduced(ctx, inside[0], dims, kind, keep)
-    repeated = prod(d.extent for i in dims for d in x.dims[i] if d.dim < 0)
+    copies = prod(d.extent for i in dims for d in x.dims[i] if d.dim < 0)
     if kind == "sum":
-        body, after = View(x.base, x.dims), x.scale * count(repeated)
+        body, after = View(x.base, x.dims), x.scale * count(copies)
     else:
         body, after = x, ONE
     if all(d.dim < 0 for i in dims for d in x.dims[i]):
@@ -253,7 +339,10 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
             naming,
             linear=(0,) if kind == "sum" else (),
             passes=() if kind == "sum" else ((0, kind),),
+            formal=True,
         )[0]
+        if found is not None and not out.base.ring:
+            learn(out, repeated(interval(body, dtype), prod(x.shape[i] for i in dims)))
     out = out.scaled(after)
     for dim in sorted(dims) if keep else ():
         out = out.unsqueezed(dim)
@@ -278,26 +367,24 @@ def _by_member(ctx: Context, x: View, dims: Sequence[int], keep: bool) -> View |
     return added(ctx, [(one, ONE) for one in sums])
 
 
-def keeps_values(ctx: Context, adds: bool) -> None:
-    """:class:`Unsupported` where elements are cut to the type of the result."""
-    before, after = ctx.dtype_of(ctx.node.args[0]), ctx.node.dtype or ""
-    same = before == after != "bool" or (is_float(before) and is_float(after))
-    if not before or not after or same:
-        return
-    if before.startswith("complex") or (is_float(before) and not is_float(after)):
+def summand(ctx: Context, *names: str, cut: bool = False) -> View:
+    """What a reduction takes: elements are cast to the type of the result first. A reduction that
+    is ``cut`` to another type afterwards is not described."""
+    before, after = ctx.dtype(*names), ctx.node.dtype or ""
+    if after == "bool" and before != "bool":
         raise Unsupported(f"its elements are cut from {before} to {after}")
-    if adds and not is_float(after) and after != "int64":
-        raise Unsupported(f"a sum in {after}")
+    if cut and before and after and is_float(before) != is_float(after):
+        raise Unsupported(f"its result is cut from {before} to {after}")
+    return ctx.operand(*names)
 
 
 def reduction(ctx: Context, kind: str) -> tuple[View, int]:
     """The reduction at hand, and over how many elements."""
-    x = ctx.tensor(0)
-    keeps_values(ctx, kind == "sum")
-    whole = ctx.node.target.endswith(".default") and len(ctx.node.args) < 2
-    whole = whole and "dim" not in ctx.node.kwargs
-    dims = tuple(range(len(x.dims))) if whole else ctx.dims(1, "dim", len(x.dims))
-    keep = bool(ctx.argument(2, "keepdim", False))
+    if kind == "sum" and ctx.node.dtype == "bool":
+        raise Unsupported("a sum of truth values")
+    x = summand(ctx, "self")
+    dims = ctx.dims(len(x.dims), "dim")
+    keep = bool(ctx.argument("keepdim", default=False))
     return reduced(ctx, x, dims, kind, keep), prod(x.shape[i] for i in dims)
 
 
@@ -308,6 +395,8 @@ def sum_(ctx: Context) -> Value:
 
 @lowers("aten.mean")
 def mean(ctx: Context) -> Value:
+    if is_integer(ctx.node.dtype or ""):
+        raise Unsupported("a mean of integers")
     out, over = reduction(ctx, "sum")
     return out.scaled(count(over).inverse())
 
@@ -325,11 +414,15 @@ def amin(ctx: Context) -> Value:
 @lowers("aten.max", "aten.min")
 def extremum(ctx: Context) -> Value:
     kind = ctx.node.target.split(".")[1]
-    if ctx.node.target.endswith(".default"):
+    if ctx.node.target.endswith((".default", ".unary_out")):
         return reduction(ctx, kind)[0]
-    if ctx.node.target.endswith(".other"):
-        return ctx.elementwise(f"{kind}imum", [ctx.tensor(0), ctx.tensor(1)])[0]
-    return (reduction(ctx, kind)[0], arg_extremum(ctx, kind))
+    if "other" in ctx.node.bound:
+        both = [ctx.operand("self"), ctx.operand("other")]
+        return ctx.elementwise(f"{kind}imum", both)[0]
+    x = single(ctx, ctx.tensor("self"), ctx.dtype("self"))
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    keep = bool(ctx.argument("keepdim", default=False))
+    return (reduced(ctx, x, [dim], kind, keep), arg_extremum(ctx, kind))
 
 
 @lowers("aten.argmax", "aten.argmin")
@@ -339,11 +432,11 @@ def argument_of(ctx: Context) -> Value:
 
 def arg_extremum(ctx: Context, kind: str) -> View:
     """Where the maximum lies: the dimension may not be cut."""
-    x = ctx.tensor(0)
-    if ctx.argument(1, "dim") is None:
+    x = single(ctx, ctx.tensor("self"), ctx.dtype("self"))
+    if ctx.argument("dim") is None:
         raise Unsupported("the index of a maximum over all dimensions")
-    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
-    keep = bool(ctx.argument(2, "keepdim", False))
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    keep = bool(ctx.argument("keepdim", default=False))
     if x.shape[dim] == 1:  # there is one position only
         shape = [e for i, e in enumerate(x.shape) if keep or i != dim]
         return need(ctx.side.constant(scale(0)).expanded(shape))
@@ -354,24 +447,42 @@ def arg_extremum(ctx: Context, kind: str) -> View:
         return ("w", "whole") if letter == str(dim) else ("e", "parallel")
 
     out = ctx.apply(f"arg{kind}", [(x, letters)], [kept], naming)[0]
+    learn(out, (0, x.shape[dim] - 1))
     return out.unsqueezed(dim) if keep else out
 
 
-@lowers("aten._softmax", "aten.softmax", "aten.cumsum")
-def along(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    name = ctx.node.target.split(".")[1].lstrip("_")
-    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
-    keeps_values(ctx, adds=name == "cumsum")
-    return ctx.elementwise(name, [x], whole=(dim,), linear=(0,) if name == "cumsum" else ())[0]
+@lowers("aten._softmax", "aten.softmax")
+def softmax(ctx: Context) -> Value:
+    x = summand(ctx, "self")
+    if not is_float(ctx.node.dtype or "float"):
+        raise Unsupported("a softmax that is no float")
+    ctx.raw("half_to_float")  # the dtype of the result says it
+    return ctx.elementwise("softmax", [x], whole=(ctx.dim(ctx.argument("dim"), len(x.dims)),))[0]
+
+
+@lowers("aten.cumsum")
+def cumsum(ctx: Context) -> Value:
+    x = summand(ctx, "self")
+    dtype = ctx.node.dtype or ""
+    if dtype == "bool":
+        raise Unsupported("a sum of truth values")
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    found = None
+    if is_integer(dtype):
+        found = repeated(interval(x, dtype), x.shape[dim] if x.dims else 1)
+        x = arithmetic(ctx, [x], dtype, found)[0]
+    out = ctx.elementwise("cumsum", [x], whole=(dim,), linear=(0,), formal=True)[0]
+    if found is not None and not out.base.ring:
+        learn(out, found)
+    return out
 
 
 @lowers("aten._softmax_backward_data")
 def softmax_backward(ctx: Context) -> Value:
-    gradient, result = ctx.tensor(0, "grad_output"), ctx.tensor(1, "output")
+    gradient, result = ctx.tensor("grad_output"), ctx.tensor("output")
     name = ctx.node.target.split(".")[1].lstrip("_")
-    dim = ctx.dim(ctx.argument(2, "dim"), len(gradient.dims))
-    ctx.consumed.add("input_dtype")
+    dim = ctx.dim(ctx.argument("dim"), len(gradient.dims))
+    ctx.raw("input_dtype")  # the dtype of the result says it
     if not is_float(ctx.node.dtype or ""):
         raise Unsupported("a gradient that is no float")
     return ctx.elementwise(name, [gradient, result], whole=(dim,), linear=(0,))[0]
@@ -379,16 +490,21 @@ def softmax_backward(ctx: Context) -> Value:
 
 @lowers("aten.native_dropout_backward")
 def dropout_backward(ctx: Context) -> Value:
-    by = ctx.number(2, "scale")
+    by = ctx.number("scale")
     if by is None:
         raise Unsupported("its scale is not known")
-    both = [ctx.tensor(0, "grad_output"), ctx.tensor(1, "mask")]
+    both = [ctx.operand("grad_output"), ctx.operand("mask")]
     return ctx.elementwise("mul", both, linear=(0, 1))[0].scaled(by)
 
 
 # ---- contractions
 def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Letters) -> View:
     """The product of two tensors, added up over the letters that the result does not have."""
+    found = None
+    if is_integer(dtype := ctx.node.dtype or ""):
+        inner = prod(e for n, e in zip(la, a.shape, strict=True) if n not in out)
+        found = repeated(product(interval(a, dtype), interval(b, dtype)), inner)
+        a, b = arithmetic(ctx, [a, b], dtype, found)
     by = a.scale * b.scale
     both = (View(a.base, a.dims), View(b.base, b.dims))
     if ctx.side.is_zero(a) or ctx.side.is_zero(b):
@@ -416,7 +532,9 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
         elif letter not in out and all(map(any, digits)):
             raise Unsupported("both operands repeat a part of the contracted dimension")
     refined = refine([(both[0], la), (both[1], lb)], [n for n in extents if n not in out])
-    view = ctx.apply("contract", refined, [out], naming, linear=(0, 1))[0]
+    view = ctx.apply("contract", refined, [out], naming, linear=(0, 1), formal=True)[0]
+    if found is not None and not view.base.ring and by == ONE:
+        learn(view, found)
     for x, lx, y, ly in ((both[0], la, both[1], lb), (both[1], lb, both[0], la)):
         _without_padding(ctx, view, x, lx, y, ly, out)
     return view.scaled(by)
@@ -460,6 +578,8 @@ def _without_padding(
     found = piece_of(ctx, x)
     if found is None or lx[found[1]] in out or lx[found[1]] not in ly:
         return
+    if may_be_infinite(y.base):
+        return
     piece, dim, start = found
     part = ctx.side.slice(y, list(ly).index(lx[dim]), start, piece.shape[dim])
     if part is not None:
@@ -488,12 +608,12 @@ def piece_of(ctx: Context, x: View) -> tuple[View, int, int] | None:
 
 @lowers("aten.mm", "aten.bmm", "aten.matmul", "aten.dot", "aten.mv")
 def matmul(ctx: Context) -> Value:
-    if len(ctx.node.args) > 2:
-        raise ValueError("more than two operands")
-    return product(ctx, ctx.tensor(0), ctx.tensor(1))
+    return multiply_matrices(
+        ctx, ctx.operand("self"), ctx.operand("other", "mat2", "vec", "tensor")
+    )
 
 
-def product(ctx: Context, a: View, b: View) -> View:
+def multiply_matrices(ctx: Context, a: View, b: View) -> View:
     """A matrix product with broadcast batch dimensions."""
     batch = [f"n{i}" for i in range(max(len(a.dims), len(b.dims)) - 2)]
     la = [*batch[len(batch) - len(a.dims) + 2 :], "i", "k"] if len(a.dims) > 1 else ["k"]
@@ -504,30 +624,38 @@ def product(ctx: Context, a: View, b: View) -> View:
 
 @lowers("aten.addmm")
 def addmm(ctx: Context) -> Value:
-    beta, alpha = factor(ctx, 3, "beta"), factor(ctx, 4, "alpha")
-    return added(ctx, [(product(ctx, ctx.tensor(1), ctx.tensor(2)), alpha), (ctx.tensor(0), beta)])
+    return with_bias(ctx, "mat1", "mat2")
 
 
 @lowers("aten.baddbmm")
 def baddbmm(ctx: Context) -> Value:
-    beta, alpha = factor(ctx, 3, "beta"), factor(ctx, 4, "alpha")
-    made = product(ctx, ctx.tensor(1), ctx.tensor(2))
-    return made.scaled(alpha) if beta.zero else added(ctx, [(made, alpha), (ctx.tensor(0), beta)])
+    return with_bias(ctx, "batch1", "batch2")
+
+
+def with_bias(ctx: Context, first: str, second: str) -> View:
+    """``beta * self + alpha * (first @ second)``; with beta 0 nothing of ``self`` is read."""
+    beta, alpha = factor(ctx, "beta"), factor(ctx, "alpha")
+    made = multiply_matrices(ctx, ctx.operand(first), ctx.operand(second))
+    if beta.zero:
+        ctx.raw("self")
+        return need(made.expanded([int(e) for e in ctx.node.shape or made.shape])).scaled(alpha)
+    return added(ctx, [(made, alpha), (ctx.operand("self"), beta)])
 
 
 @lowers("aten.linear")
 def linear(ctx: Context) -> Value:
-    x, w = ctx.tensor(0), ctx.tensor(1)
+    x, w = ctx.operand("input"), ctx.operand("weight")
     letters = [str(i) for i in range(len(x.dims) - 1)]
     made = contract(ctx, x, [*letters, "k"], w, ["j", "k"], [*letters, "j"])
-    bias: Any = ctx.argument(2, "bias")
-    return made if bias is None else added(ctx, [(made, ONE), (ctx.tensor(2), ONE)])
+    bias: Any = ctx.argument("bias")
+    return made if bias is None else added(ctx, [(made, ONE), (ctx.operand("bias"), ONE)])
 
 
 @lowers("hlo.dot")
 def hlo_dot(ctx: Context) -> Value:
-    a, b = ctx.tensor(0), ctx.tensor(1)
-    lists = [ctx.argument(i, "") or () for i in (2, 3, 4, 5)]
+    a, b = ctx.operand("self"), ctx.operand("other")
+    names = ("l_contract", "r_contract", "l_batch", "r_batch")
+    lists = [ctx.argument(name) or () for name in names]
     la = [f"a{i}" for i in range(len(a.dims))]
     lb = [f"b{i}" for i in range(len(b.dims))]
     for x, y in zip(lists[0], lists[1], strict=True):
@@ -541,8 +669,8 @@ def hlo_dot(ctx: Context) -> Value:
 
 @lowers("aten.native_dropout", "aten.dropout")
 def dropout(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    p, train = ctx.argument(1, "p"), ctx.argument(2, "train")
+    x = ctx.tensor("input")
+    p, train = ctx.argument("p"), ctx.argument("train")
     single = ctx.node.target.startswith("aten.dropout")
     if train is False or p == 0:
         mask = need(ctx.side.constant(scale(1)).expanded(x.shape))
@@ -558,10 +686,10 @@ def dropout(ctx: Context) -> Value:
 def bernoulli(ctx: Context) -> Value:
     """A mask drawn in the form of a tensor, as dropout does it on a CPU: of the form alone nothing
     would say which elements of the ranks' mask are which of the sequential one."""
-    rate, drawn = ctx.argument(1, "p"), ctx.node.args[0] if ctx.node.args else None
+    rate, drawn = ctx.argument("p"), ctx.raw("self")
     made = ctx.graph.nodes.get(drawn.name) if isinstance(drawn, Ref) else None
     like = made is not None and made.target.startswith(("aten.empty_like.", "aten.new_empty."))
-    form = ctx.value(made.args[0]) if made is not None and like and made.args else None
+    form = ctx.value(made.bound["self"]) if made is not None and like else None
     if not isinstance(rate, float) or not isinstance(form, View):
         raise Unsupported("a draw in the form of no tensor, or by no probability")
     if form.shape != ctx.node.shape or any(d.dim < 0 for dim in form.dims for d in dim):
@@ -574,11 +702,11 @@ def bernoulli(ctx: Context) -> Value:
 def where(ctx: Context) -> Value:
     from gg_datalog.extract.lower_select import infinite, is_infinite
 
-    given = [ctx.argument(place, "") for place in (1, 2)]
-    mask = ctx.tensor(0)
+    mask = ctx.tensor("condition")
     a, b = (
-        infinite(ctx, value) if is_infinite(value) else ctx.tensor(place)
-        for place, value in enumerate(given, 1)
+        infinite(ctx, value) if is_infinite(value) else ctx.operand(name)
+        for name in ("self", "other")
+        for value in [ctx.argument(name)]
     )
     if ctx.side.is_zero(a):
         return masked(ctx, b, mask, scale(0))
@@ -592,20 +720,23 @@ def where(ctx: Context) -> Value:
 def masked_fill(ctx: Context) -> Value:
     from gg_datalog.extract.lower_select import is_infinite, masked_infinite
 
-    given = ctx.argument(2, "value")
+    x, mask, given = ctx.tensor("self"), ctx.tensor("mask"), ctx.argument("value")
     if is_infinite(given):
-        return masked_infinite(ctx, ctx.tensor(0), ctx.tensor(1), given)
-    value = ctx.number(2, "value")
+        return masked_infinite(ctx, x, mask, given)
+    value = ctx.number("value")
     if value is None:
         raise Unsupported("its fill value is not known")
-    return masked(ctx, ctx.tensor(0), ctx.tensor(1), value)
+    return masked(ctx, x, mask, value)
 
 
 def fits(ctx: Context, value: Scale) -> None:
     """:class:`Unsupported` for a number that is cut to the type of the result."""
     dtype = ctx.node.dtype or "float"
-    kept = is_float(dtype) or dtype.startswith("complex") or value.integer is not None
-    if not kept or (dtype == "bool" and value.integer not in (0, 1)):
+    if is_float(dtype) or dtype.startswith("complex"):
+        return
+    number = value.integer
+    room = span(dtype)
+    if number is None or (room is not None and not room[0] <= number <= room[1]):
         raise Unsupported(f"a number that is cut to {dtype}")
 
 
@@ -617,7 +748,7 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
     if value.zero and x.scale != ONE:  # a factor stays outside, where other forms find it
         return masked(ctx, replace(x, scale=ONE), mask, value).scaled(x.scale)
     shape = broadcast([x, mask])
-    x, mask = (stretched(v, shape) for v in (x, mask))
+    x, mask = (stretched(valued(ctx, v), shape) for v in (x, mask))
     out = ctx.elementwise(f"masked_fill({value})", [x, mask], linear=(0,) if value.zero else ())[0]
     same = x.dims == mask.dims and x.base.shape == mask.base.shape == out.base.shape
     if same and x.scale == mask.scale == ONE and value.integer is not None:
@@ -635,20 +766,47 @@ def note_cleared(ctx: Context, gives: Base) -> None:
         ctx.side.cleared[gives] = found
 
 
+# Functions of the numbers alone, whatever their type.
+OF_NUMBERS = frozenset(
+    ["clamp", "clamp_max", "clamp_min", "clip", "eq", "ge", "gt", "isinf", "isnan", "le", "lt",
+     "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "ne", "relu",
+     "sign"]
+)  # fmt: skip
+
+
+def kinds(ctx: Context) -> str:
+    """The types of the operands, as a part of the signature, where integers are among them: another
+    width is another function."""
+    given = ctx.node.signature
+    tensors = {p.name for p in given.parameters if p.tensor} if given is not None else None
+    found = [
+        ctx.dtype_of(value)
+        for name, value in ctx.read().items()
+        if tensors is None or name in tensors
+    ]
+    types = ["float" if is_float(dtype) else dtype for dtype in found if dtype]
+    integers = [dtype for dtype in types if is_integer(dtype)]
+    return f" of {', '.join(types)}" if integers else ""
+
+
 def plain(ctx: Context) -> Value:
     """An elementwise operator of the table, with all its attributes in the signature."""
-    views = [v for v in map(ctx.value, ctx.node.args) if isinstance(v, View)]
-    keywords = [ctx.value(a) for _, a in sorted(ctx.node.kwargs.items())]
-    views += [v for v in keywords if isinstance(v, View)]
+    views = [v for v in map(ctx.value, ctx.read().values()) if isinstance(v, View)]
     name = ctx.node.target.rpartition(".")[0]
-    flags = ctx.table.elementwise[name]
-    signature = f"{name.split('.')[-1]}({attributes(ctx)})"
+    short = name.split(".")[-1]
+    flags = ctx.table.elementwise.get(name, ())
+    signature = f"{short}({attributes(ctx)})"
+    if not is_float(ctx.node.dtype or "float") and short not in OF_NUMBERS:
+        signature += kinds(ctx)
     if not views:
         raise Unsupported("no operand is a tensor")
-    first = ctx.value(ctx.node.args[0]) if ctx.node.args else None
+    first = ctx.value(next(iter(ctx.node.bound.values()), None))
+    passes = "monotone" in flags
+    if not is_float(ctx.node.dtype or "float"):
+        passes = passes and all(v.scale == ONE and not v.base.ring for v in views)
     return ctx.elementwise(
         signature,
         views,
         linear=(0,) if "linear" in flags and isinstance(first, View) else (),
-        passes=((0, "max"), (0, "min")) if "monotone" in flags and len(views) == 1 else (),
+        passes=[(i, k) for i in range(len(views)) for k in ("max", "min")] if passes else (),
     )[0]

@@ -8,8 +8,9 @@ from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
-from gg_datalog.extract.dtypes import cast, is_float
-from gg_datalog.extract.graph import Literal, is_symbolic
+from gg_datalog.extract.dtypes import cast, is_float, is_integer, learn
+from gg_datalog.extract.dtypes import fits as within
+from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.scale import Scale, scale
 from gg_datalog.extract.view import Digit, View
 
@@ -31,8 +32,10 @@ def stretched(x: View, shape: Sequence[int]) -> View:
 
 @lowers("aten.view")
 def view(ctx: Context) -> Value:
-    x, asked = ctx.tensor(0), ctx.argument(1, "size")
-    shape = ctx.node.shape if ctx.node.shape is not None else ctx.sizes(1, "size")
+    x, asked = ctx.tensor("self"), ctx.argument("size", "shape")
+    for name in ("start_dim", "end_dim"):  # of flatten: the shape of the node says them
+        ctx.raw(name)
+    shape = ctx.node.shape if ctx.node.shape is not None else ctx.sizes("size", "shape")
     if any(isinstance(e, str) for e in shape):
         raise Unsupported("symbolic sizes")
     if prod(shape) != prod(x.shape) or not agrees(asked, shape):
@@ -49,22 +52,24 @@ def agrees(asked: Any, shape: Sequence[Any]) -> bool:
 
 @lowers("aten.unsqueeze")
 def unsqueeze(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    return x.unsqueezed(ctx.dim(ctx.argument(1, "dim"), len(x.dims) + 1))
+    x = ctx.tensor("self")
+    return x.unsqueezed(ctx.dim(ctx.argument("dim"), len(x.dims) + 1))
 
 
 @lowers("aten.squeeze")
 def squeeze(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    for dim in sorted(ctx.dims(1, "dim", len(x.dims)), reverse=True):
+    x = ctx.tensor("self")
+    if ctx.argument("dim") == ():  # none of them; without a list all of them
+        return x
+    for dim in sorted(ctx.dims(len(x.dims), "dim"), reverse=True):
         x = x.without(dim) if x.shape[dim] == 1 else x
     return x
 
 
 @lowers("aten.permute")
 def permute(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    order = ctx.dims(1, "dims", len(x.dims))
+    x = ctx.tensor("self")
+    order = ctx.dims(len(x.dims), "dims")
     if sorted(order) != list(range(len(x.dims))):
         raise ValueError(f"{order} is no permutation of {len(x.dims)} dimensions")
     return x.permuted(order)
@@ -72,9 +77,10 @@ def permute(ctx: Context) -> Value:
 
 @lowers("aten.transpose", "aten.swapaxes")
 def transpose(ctx: Context) -> Value:
-    x = ctx.tensor(0)
+    x = ctx.tensor("self")
     order = list(range(len(x.dims)))
-    a, b = (ctx.dim(ctx.argument(i, n), len(order)) for i, n in ((1, "dim0"), (2, "dim1")))
+    names = (("dim0", "axis0"), ("dim1", "axis1"))
+    a, b = (ctx.dim(ctx.argument(*pair), len(order)) for pair in names)
     if order:
         order[a], order[b] = order[b], order[a]
     return x.permuted(order)
@@ -82,16 +88,17 @@ def transpose(ctx: Context) -> Value:
 
 @lowers("aten.t", "aten.numpy_T")
 def t(ctx: Context) -> Value:
-    x = ctx.tensor(0)
+    x = ctx.tensor("self")
     return x.permuted(range(len(x.dims))[::-1])
 
 
 @lowers("aten.expand", "aten.broadcast_to")
 def expand(ctx: Context) -> Value:
-    x, shape = ctx.tensor(0), ctx.node.shape
+    x, shape = ctx.tensor("self"), ctx.node.shape
+    ctx.raw("implicit")
     if shape is None or any(isinstance(e, str) for e in shape):
-        return stretched(x, ctx.sizes(1, "size"))
-    asked = ctx.argument(1, "size")
+        return stretched(x, ctx.sizes("size"))
+    asked = ctx.argument("size")
     if isinstance(asked, tuple) and all(type(e) is int for e in asked):
         return stretched(x, asked)
     return stretched(x, [int(e) for e in shape])
@@ -100,7 +107,7 @@ def expand(ctx: Context) -> Value:
 @lowers("aten.repeat")
 def repeat(ctx: Context) -> Value:
     """The whole tensor again and again along dimensions, the last ones of which are its own."""
-    x, times = ctx.tensor(0), ctx.sizes(1, "repeats")
+    x, times = ctx.tensor("self"), ctx.sizes("repeats")
     if len(times) < len(x.dims) or any(n < 1 for n in times):
         raise Unsupported("its repeats are not known")
     dims = [()] * (len(times) - len(x.dims)) + list(x.dims)
@@ -110,23 +117,25 @@ def repeat(ctx: Context) -> Value:
 
 @lowers("aten.sym_size")
 def sym_size(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    return x.shape[ctx.dim(ctx.argument(1, "dim"), len(x.dims))]
+    x = ctx.tensor("self")
+    return x.shape[ctx.dim(ctx.argument("dim"), len(x.dims))]
 
 
-@lowers("aten.expand_as", "aten.copy")
-def like(ctx: Context) -> Value:
-    """`copy(into, of)` gives `of`, `expand_as(of, like)` too, in the other's shape."""
-    copies = ctx.node.target.startswith("aten.copy")
-    into, of = (ctx.tensor(0), ctx.tensor(1)) if copies else (ctx.tensor(1), ctx.tensor(0))
-    wide = stretched(of, into.shape)
-    before, after = ctx.dtype_of(ctx.node.args[1 if copies else 0]), ctx.node.dtype
-    return cast(ctx, wide, before, after) if before and after and before != after else wide
+@lowers("aten.expand_as")
+def expand_as(ctx: Context) -> Value:
+    return stretched(ctx.tensor("self"), ctx.tensor("other").shape)
+
+
+@lowers("aten.copy")
+def copy(ctx: Context) -> Value:
+    """`copy(into, of)` gives `of` in the shape and the type of `into`."""
+    ctx.raw("self", "non_blocking")
+    return stretched(ctx.operand("src"), ctx.tensor("self").shape)
 
 
 @lowers("hlo.broadcast")
 def hlo_broadcast(ctx: Context) -> Value:
-    x, at, shape = ctx.tensor(0), ctx.sizes(1, "dims"), ctx.sizes(2, "shape")
+    x, at, shape = ctx.tensor("self"), ctx.sizes("dims"), ctx.sizes("shape")
     dims: list[Any] = [()] * len(shape)
     for dim, place in zip(x.dims, at, strict=False):
         dims[ctx.dim(place, len(shape))] = dim
@@ -139,7 +148,7 @@ def bounds(ctx: Context, extent: int, start: Any, end: Any) -> tuple[int, int]:
     end = extent if end is None else end
     if not isinstance(start, int) or not isinstance(end, int):
         raise Unsupported("its bounds are not known")
-    start, end = (max(0, min(extent, b + extent if b < 0 else b)) for b in (start, end))
+    start, end = (max(0, min(extent, b + extent if b < 0 else int(b))) for b in (start, end))
     return start, max(0, end - start)
 
 
@@ -154,27 +163,29 @@ def sliced(ctx: Context, x: View, dim: int, start: int, size: int) -> View:
 
 @lowers("aten.slice")
 def slice_(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    dim = ctx.dim(ctx.argument(1, "dim", 0), len(x.dims))
-    if ctx.argument(4, "step", 1) != 1:
+    x = ctx.tensor("self")
+    dim = ctx.dim(ctx.argument("dim", default=0), len(x.dims))
+    if ctx.argument("step", default=1) != 1:
         raise Unsupported("a slice with a step")
-    start, size = bounds(ctx, x.shape[dim], ctx.argument(2, "start"), ctx.argument(3, "end"))
+    start, size = bounds(ctx, x.shape[dim], ctx.argument("start"), ctx.argument("end"))
     return sliced(ctx, x, dim, start, size)
 
 
 @lowers("aten.narrow")
 def narrow(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
-    start, length = ctx.argument(2, "start"), ctx.argument(3, "length")
+    x = ctx.tensor("self")
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    start, length = ctx.argument("start"), ctx.argument("length")
+    if not isinstance(start, int) or not isinstance(length, int):
+        raise Unsupported("its bounds are not known")
     return sliced(ctx, x, dim, *bounds(ctx, x.shape[dim], start, start + length))
 
 
 @lowers("aten.select")
 def select(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    dim = ctx.dim(ctx.argument(1, "dim"), len(x.dims))
-    index = ctx.argument(2, "index")
+    x = ctx.tensor("self")
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    index = ctx.argument("index")
     if not isinstance(index, int):
         raise Unsupported("its index is not known")
     if not -x.shape[dim] <= index < x.shape[dim]:
@@ -192,54 +203,58 @@ def pieces(ctx: Context, x: View, dim: int, sizes: Any) -> Value:
     )
 
 
-@lowers("aten.split_with_sizes")
+@lowers("aten.split_with_sizes", "aten.unsafe_split_with_sizes")
 def split_with_sizes(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    return pieces(ctx, x, ctx.dim(ctx.argument(2, "dim", 0), len(x.dims)), ctx.sizes(1, "sizes"))
+    x = ctx.tensor("self")
+    dim = ctx.dim(ctx.argument("dim", default=0), len(x.dims))
+    return pieces(ctx, x, dim, ctx.sizes("split_sizes"))
 
 
-@lowers("aten.split", "aten.chunk")
+@lowers("aten.split", "aten.chunk", "aten.unsafe_split", "aten.unsafe_chunk")
 def split(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    dim = ctx.dim(ctx.argument(2, "dim", 0), len(x.dims))
-    sizes = ctx.argument(1, "split_size")
+    x = ctx.tensor("self")
+    dim = ctx.dim(ctx.argument("dim", default=0), len(x.dims))
+    sizes = ctx.argument("split_size", "split_sizes", "chunks")
     if is_symbolic(x.shape[dim]):
         raise Unsupported("a split of a size that depends on data")
     if isinstance(sizes, int):
         extent = x.shape[dim]
-        width = -(-extent // sizes) if ctx.node.target.startswith("aten.chunk") else sizes
+        width = -(-extent // sizes) if "chunks" in ctx.node.bound else sizes
         sizes = tuple(min(width, extent - at) for at in range(0, extent, width))
     return pieces(ctx, x, dim, sizes)
 
 
 @lowers("aten.unbind")
 def unbind(ctx: Context) -> Value:
-    x = ctx.tensor(0)
-    dim = ctx.dim(ctx.argument(1, "dim", 0), len(x.dims))
+    x = ctx.tensor("self")
+    dim = ctx.dim(ctx.argument("dim", default=0), len(x.dims))
     if is_symbolic(x.shape[dim]):
         raise Unsupported("a split of a size that depends on data")
     return tuple(v.without(dim) for v in pieces(ctx, x, dim, (1,) * x.shape[dim]))
 
 
-def tensors(ctx: Context, place: int) -> list[View]:
-    """A list of tensors, without empty ones."""
-    listed = ctx.argument(place, "tensors")
-    views = [ctx.as_tensor(v) for v in listed] if isinstance(listed, tuple) else []
+def tensors(ctx: Context) -> list[View]:
+    """A list of tensors, without empty ones, in the type of the result."""
+    raw = ctx.raw("tensors")
+    listed = raw if isinstance(raw, tuple) else ()
+    views = [ctx.as_tensor(ctx.value(v)) for v in listed]
     if not views or any(v is None for v in views):
         raise Unsupported("its operands are not all known")
-    return [v for v in views if v is not None and 0 not in v.shape]
+    after = ctx.node.dtype or ""
+    typed = [cast(ctx, v, ctx.dtype_of(r), after) for v, r in zip(views, listed, strict=True) if v]
+    return [v for v in typed if 0 not in v.shape]
 
 
-@lowers("aten.cat", "aten.concat", "hlo.concatenate")
+@lowers("aten.cat", "aten.concat", "aten.concatenate", "hlo.concatenate")
 def cat(ctx: Context) -> Value:
-    views = tensors(ctx, 0)
-    return joined(ctx, views, ctx.dim(ctx.argument(1, "dim", 0), len(views[0].dims)))
+    views = tensors(ctx)
+    return joined(ctx, views, ctx.dim(ctx.argument("dim", "axis", default=0), len(views[0].dims)))
 
 
 @lowers("aten.stack")
 def stack(ctx: Context) -> Value:
-    views = tensors(ctx, 0)
-    dim = ctx.dim(ctx.argument(1, "dim", 0), len(views[0].dims) + 1)
+    views = tensors(ctx)
+    dim = ctx.dim(ctx.argument("dim", default=0), len(views[0].dims) + 1)
     return joined(ctx, [v.unsqueezed(dim) for v in views], dim)
 
 
@@ -293,14 +308,12 @@ def surrounded(ctx: Context, x: View, dim: int, before: int, after: int, value: 
 
 @lowers("aten.slice_scatter")
 def slice_scatter(ctx: Context) -> Value:
-    x, part = ctx.tensor(0), ctx.tensor(1, "src")
-    dim = ctx.dim(ctx.argument(2, "dim", 0), len(x.dims))
-    if ctx.argument(5, "step", 1) != 1:
+    x, part = ctx.tensor("self"), ctx.operand("src")
+    dim = ctx.dim(ctx.argument("dim", default=0), len(x.dims))
+    if ctx.argument("step", default=1) != 1:
         raise Unsupported("a slice with a step")
     extent = x.shape[dim]
-    if is_float(ctx.dtype_of(ctx.node.args[1])) != is_float(ctx.node.dtype or ""):
-        raise Unsupported("its source is cut to another type")
-    start, size = bounds(ctx, extent, ctx.argument(3, "start"), ctx.argument(4, "end"))
+    start, size = bounds(ctx, extent, ctx.argument("start"), ctx.argument("end"))
     if part.shape[dim] != size:
         raise Unsupported(f"{part.shape[dim]} positions do not fill {size}")
     around = [(0, start), (start + size, extent - start - size)]
@@ -320,21 +333,21 @@ def ones(ctx: Context) -> Value:
 
 @lowers("aten.fill")
 def fill(ctx: Context) -> Value:
-    return filled(ctx, ctx.number(1, "value"))
+    return filled(ctx, ctx.number("value"))
 
 
 def filled(ctx: Context, value: Any) -> View:
     """A constant in the shape of the node."""
+    from gg_datalog.extract.lower_math import fits
+
     shape = ctx.node.shape
+    ctx.raw("self")  # of a tensor like which it is made only the shape and the type are read
+    asked = ctx.raw("size")
     if value is None or shape is None or any(isinstance(e, str) for e in shape):
         raise Unsupported("its value or shape is not known")
-    dtype = ctx.node.dtype or "float"
-    kept = is_float(dtype) or dtype.startswith("complex") or value.integer is not None
-    if not kept or (dtype == "bool" and value.integer not in (0, 1)):
-        raise Unsupported(f"a constant that is cut to {dtype}")
-    for asked in ctx.node.args:
-        if not agrees(asked, shape):
-            raise ValueError(f"sizes {asked} are not {list(shape)}")
+    fits(ctx, value)
+    if not agrees(asked, shape):
+        raise ValueError(f"sizes {asked} are not {list(shape)}")
     return need(ctx.side.constant(value).expanded([int(e) for e in shape]))
 
 
@@ -348,6 +361,8 @@ def filled(ctx: Context, value: Any) -> View:
 )
 def empty(ctx: Context) -> Value:
     shape = ctx.node.shape
+    for name in ("self", "size", "stride", "physical_layout"):  # the shape of the node says them
+        ctx.raw(name)
     if shape is None or any(isinstance(e, str) for e in shape):
         raise Unsupported("its shape is not known")
     view = ctx.side.source([int(e) for e in shape], "uninitialised")
@@ -360,18 +375,19 @@ def arange(ctx: Context) -> Value:
     shape = ctx.node.shape
     if shape is None or len(shape) != 1 or not isinstance(shape[0], int) or is_symbolic(shape[0]):
         raise Unsupported("its size is not known")
-    numbers = [a for a in ctx.node.args if not isinstance(a, Literal)]
-    if not is_float(ctx.node.dtype or "float") and any(isinstance(a, float) for a in numbers):
-        raise Unsupported("a range that is cut to integers")
-    start = numbers[0] if len(numbers) > 1 else ctx.argument(9, "start", 0)
-    step = numbers[2] if len(numbers) > 2 else ctx.argument(9, "step", 1)
+    start, step = (ctx.argument(name, default=d) for name, d in (("start", 0), ("step", 1)))
+    end = ctx.argument("end", "length", 0)
+    whole = all(type(v) is int for v in (start, end, step))
+    dtype = ctx.node.dtype or "float"
     if not all(isinstance(v, (int, float)) for v in (start, step)):
         raise Unsupported("its bounds are not known")
-    whole = numbers and all(type(v) is int for v in (*numbers, step))
-    if whole and ctx.node.target.startswith("aten"):
-        end = numbers[min(1, len(numbers) - 1)]
-        if len(range(start, end, step)) != shape[0]:
-            raise ValueError(f"from {start} to {end} by {step} are not {shape[0]} numbers")
+    if not is_float(dtype) and not whole:
+        raise Unsupported("a range that is cut to integers")
+    if whole and ctx.node.target.startswith("aten") and len(range(start, end, step)) != shape[0]:
+        raise ValueError(f"from {start} to {end} by {step} are not {shape[0]} numbers")
+    last = start + step * (shape[0] - 1)
+    if is_integer(dtype) and not within((min(start, last), max(start, last)), dtype):
+        raise Unsupported(f"a range that is cut to {dtype}")
     out = ctx.apply(
         f"arange({start!r}, {step!r})",
         [],
@@ -379,6 +395,8 @@ def arange(ctx: Context) -> Value:
         lambda _, __: ("n", "created"),
         created={"n": shape[0]},
     )[0]
+    if whole:
+        learn(out, (min(start, last), max(start, last)))
     if (start, step) == (0, 1):
         ctx.side.aranges[out.base] = shape[0]
     return out

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gg_datalog.extract.context import HANDLERS, Context, Unsupported, Value, lowers
+from gg_datalog.extract.context import HANDLERS, Context, Unsupported, Value, lowers, used
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.graph import Ref
-from gg_datalog.extract.lower_math import added, factor, plain, reduced
+from gg_datalog.extract.lower_math import added, factor, multiplied, plain, reduced
 from gg_datalog.extract.records import Concat, Operator, Slice, Sum
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.side import _as_term
+from gg_datalog.extract.signature import Signature, overloads
 from gg_datalog.extract.view import Base, View, compose, identity
 
 ROOT = "sqrt(%)"
@@ -19,30 +20,36 @@ FOREACH = "aten._foreach_"
 
 @lowers("aten.addcmul")
 def addcmul(ctx: Context) -> Value:
-    product = ctx.elementwise("mul", [ctx.tensor(1), ctx.tensor(2)], linear=(0, 1))[0]
-    return added(ctx, [(ctx.tensor(0), ONE), (product, factor(ctx, 3, "value"))])
+    product = multiplied(ctx, ctx.operand("tensor1"), ctx.operand("tensor2"))
+    return added(ctx, [(ctx.operand("self"), ONE), (product, factor(ctx, "value"))])
 
 
 @lowers("aten.addcdiv")
 def addcdiv(ctx: Context) -> Value:
-    ratio = ctx.elementwise("div", [ctx.tensor(1), ctx.tensor(2)], linear=(0,))[0]
-    return added(ctx, [(ctx.tensor(0), ONE), (ratio, factor(ctx, 3, "value"))])
+    both = [ctx.operand("tensor1"), ctx.operand("tensor2")]
+    ratio = ctx.elementwise("div", both, linear=(0,))[0]
+    return added(ctx, [(ctx.operand("self"), ONE), (ratio, factor(ctx, "value"))])
 
 
 @lowers("aten.lerp")
 def lerp(ctx: Context) -> Value:
-    weight = ctx.argument(2, "weight")
+    weight = ctx.argument("weight")
+    x, end = ctx.tensor("self"), ctx.tensor("end")
+    if isinstance(weight, View) and is_float(ctx.node.dtype or ""):
+        part = multiplied(ctx, weight, added(ctx, [(end, ONE), (x, scale(-1))]))
+        return added(ctx, [(x, ONE), (part, ONE)])
     if not isinstance(weight, (int, float)):
         raise Unsupported("its weight is not known")
-    return added(ctx, [(ctx.tensor(0), scale(1 - weight)), (ctx.tensor(1, "end"), scale(weight))])
+    return added(ctx, [(x, scale(1 - weight)), (end, scale(weight))])
 
 
 @lowers("aten.pow")
 def power(ctx: Context) -> Value:
-    exponent = ctx.argument(1, "exponent")
-    if not isinstance(ctx.argument(0, "self"), View) or not is_float(ctx.node.dtype or "float"):
+    exponent = ctx.argument("exponent")
+    floats = is_float(ctx.node.dtype or "float") and is_float(ctx.dtype("self") or "float")
+    if not isinstance(ctx.argument("self"), View) or not floats:
         return plain(ctx)
-    x = ctx.tensor(0)
+    x = ctx.tensor("self")
     if exponent == 1:
         return x
     if exponent == 2:
@@ -52,17 +59,18 @@ def power(ctx: Context) -> Value:
 
 @lowers("aten.square")
 def square(ctx: Context) -> Value:
-    return squared(ctx, ctx.tensor(0))
+    return squared(ctx, ctx.tensor("self"))
 
 
 @lowers("aten.sqrt")
 def sqrt(ctx: Context) -> Value:
-    return root(ctx, ctx.tensor(0))
+    return root(ctx, ctx.operand("self"))
 
 
 def root(ctx: Context, x: View) -> View:
-    """The square root."""
-    return ctx.elementwise(ROOT, [x], passes=((0, "max"), (0, "min")))[0]
+    """The square root; of what may be negative it is no number, which no maximum passes."""
+    passes = ((0, "max"), (0, "min")) if never_negative(x) else ()
+    return ctx.elementwise(ROOT, [x], passes=passes)[0]
 
 
 def squared(ctx: Context, x: View) -> View:
@@ -70,7 +78,7 @@ def squared(ctx: Context, x: View) -> View:
     under = under_root(x)
     if under is not None:
         return under
-    return ctx.elementwise("mul", [x, x], linear=(0, 1))[0]
+    return multiplied(ctx, x, x)
 
 
 def under_root(x: View) -> View | None:
@@ -123,41 +131,70 @@ def _whole(x: View, base: Base) -> bool:
 
 @lowers("aten.linalg_vector_norm", "aten.norm")
 def vector_norm(ctx: Context) -> Value:
-    x, order = ctx.tensor(0), ctx.argument(1, "ord" if "linalg" in ctx.node.target else "p", 2)
-    if not is_float(ctx.dtype_of(ctx.node.args[0]) or "float"):
+    x, order = ctx.tensor("self"), ctx.argument("ord", "p", default=2)
+    if not is_float(ctx.dtype("self") or "float"):
         raise Unsupported("a norm of integers")
     if order not in (2, None) or isinstance(order, bool):
         raise Unsupported(f"a norm of order {order}")
-    asked = ctx.argument(2, "dim")
-    keep = bool(ctx.argument(3, "keepdim", False))
+    asked = ctx.argument("dim")
+    keep = bool(ctx.argument("keepdim", default=False))
     if asked in (None, ()):
         total = sum_of_squares(ctx, x)
         for dim in range(len(x.dims)) if keep else ():
             total = total.unsqueezed(dim)
         return root(ctx, total)
-    dims = ctx.dims(2, "dim", len(x.dims))
+    dims = ctx.dims(len(x.dims), "dim")
     return root(ctx, reduced(ctx, squared(ctx, x), dims, "sum", keep))
 
 
 # ---- lists of tensors
+# What an operator on lists calls the arguments of the operator on one tensor.
+NAMES = {"scalar": "other", "tensors1": "end", "weights": "weight"}
+SCALARS = {"addcmul": "value", "addcdiv": "value"}
+
+
 def foreach(ctx: Context) -> Value:
     """An operator on lists, as the same operator on every tensor."""
     node, name = ctx.node, ctx.node.target.removeprefix(FOREACH).split(".")[0]
-    handler = HANDLERS.get(f"aten.{name}")
-    lists = [a for a in node.args if isinstance(a, tuple)]
+    target = f"aten.{name}"
+    lists = [a for a in node.bound.values() if isinstance(a, tuple)]
     if not lists or len({len(a) for a in lists}) > 1:
         raise Unsupported("lists of different lengths")
-    found = []
+    if HANDLERS.get(target) is None and target not in ctx.table.elementwise:
+        raise Unsupported("not in the operator table")
+    found, types = [], _item_types(ctx)
     for i in range(len(lists[0])):
-        args = tuple(a[i] if isinstance(a, tuple) else a for a in node.args)
-        dtype = ctx.dtype_of(args[0]) if isinstance(args[0], Ref) else None
-        target = f"aten.{name}.Tensor"
-        ctx.node = replace(node, target=target, args=args, dtype=dtype or None)
-        if handler is None and f"aten.{name}" not in ctx.table.elementwise:
-            raise Unsupported("not in the operator table")
+        given = {
+            SCALARS.get(name, "other") if k == "scalars" else NAMES.get(str(k), k): (
+                a[i] if isinstance(a, tuple) else a
+            )
+            for k, a in node.bound.items()
+        }
+        one = replace(node, target=f"{target}.Tensor", bound=given, signature=_single(name))
+        of = next((a for a in given.values() if isinstance(a, Ref)), None)
+        known = ctx.dtype_of(of) or None if of is not None else None
+        ctx.node = replace(one, dtype=types.get(i, known))
+        handler = HANDLERS.get(target)
         found.append(handler(ctx) if handler is not None else plain(ctx))
+        used(ctx)
     ctx.node = node
+    ctx.consumed.update(node.bound)
     return tuple(found)
+
+
+def _item_types(ctx: Context) -> dict[int, str | None]:
+    """The types of the results, as the items taken from the list tell; a list that is written to
+    keeps its own."""
+    return {
+        user.args[1]: user.dtype
+        for user in ctx.graph.nodes.values()
+        if "getitem" in user.target and len(user.args) == 2 and user.args[0] == Ref(ctx.node.name)
+    }
+
+
+def _single(name: str) -> Signature | None:
+    """The signature of the operator on one tensor: its first overload."""
+    return next(iter(overloads(f"aten.{name}")), None)
 
 
 for _name in (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes
-from gg_datalog.extract.graph import Ref
+from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.lower_math import refine
 from gg_datalog.extract.sharding import read_rule
 from gg_datalog.extract.table import Row
@@ -29,25 +30,51 @@ def by_rule(ctx: Context, rows: Sequence[Row]) -> Value:
 
 def _absent(ctx: Context, which: int | str) -> bool:
     """Is an operand left out (a norm without weight)?"""
-    value = ctx.argument(which, "") if isinstance(which, int) else ctx.argument(99, which)
-    given = ctx.node.args[which] if isinstance(which, int) and which < len(ctx.node.args) else None
-    return value is None and not isinstance(given, Ref) and not isinstance(which, str)
+    name = ctx.named(which)
+    return name in ctx.node.bound and ctx.node.bound[name] is None
 
 
 def _operand(ctx: Context, which: int | str) -> View:
-    value = ctx.argument(which, "") if isinstance(which, int) else ctx.argument(99, which)
-    view = ctx.as_tensor(value)
+    view = ctx.as_tensor(ctx.argument(ctx.named(which)))
     if view is None:
         raise Unsupported(f"operand {which} is not a tensor")
-    return view
+    return valued(ctx, view)
+
+
+def _spread(ctx: Context, row: Row) -> tuple[Row, dict[str, int], list[Any], list[Any]]:
+    """The row with a letter per size where one stands for as many dimensions as an argument has,
+    and those sizes."""
+    left, right = read_rule(row.rule)
+    letters: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    for letter, argument in row.spread.items():
+        given = ctx.sizes(ctx.named(argument))
+        several = [f"{letter}.{i}" for i in range(len(given))]
+        names = [letter] * len(given) if letter == "u" or len(given) == 1 else several
+        letters[letter] = names
+        sizes |= {} if letter == "u" else dict(zip(names, given, strict=True))
+    if not letters:
+        return row, sizes, left, right
+
+    def wide(dims: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        return [
+            (n,) if len(dim) == 1 else dim for dim in dims for n in letters.get(dim[0], dim[:1])
+        ]
+
+    def spread(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(m for n in names for m in letters.get(n, [n]))
+
+    row = replace(row, whole=spread(row.whole), sums=spread(row.sums))
+    return row, sizes, [wide(d) for d in left], [wide(d) for d in right]
 
 
 def _one(ctx: Context, row: Row) -> list[View]:
-    left, right = read_rule(row.rule)
+    row, spread, left, right = _spread(ctx, row)
     present = [i for i, w in enumerate(row.operands) if not _absent(ctx, w)]
     operands = [(_operand(ctx, row.operands[i]), left[i]) for i in present]
     rest = _rest(operands)
     known = {name: _size(ctx, row, value) for name, value in row.sizes.items()} | {"u": 1}
+    known |= spread
     expanded = [(view, _expand(dims, rest)) for view, dims in operands]
     for view, dims in expanded:
         _learn(view, dims, known)
@@ -69,9 +96,10 @@ def _one(ctx: Context, row: Row) -> list[View]:
             return letter, "sum"
         return ("..." if letter.startswith("...") else letter), "parallel"
 
-    skip = [*row.ignore, *row.operands]
-    attrs = attributes(ctx, [*skip, 0] if ctx.node.target.startswith("auto_func") else skip)
+    attrs = attributes(ctx, [ctx.named(which) for which in (*row.ignore, *row.operands)])
     signature = f"{row.target}[{','.join(map(str, row.results))}]({attrs})"
+    if any(ctx.node.bound.get(name) is None for name in row.own if name in ctx.node.bound):
+        signature += f" of {ctx.node.dtype or ctx.dtype_of(ctx.raw(ctx.named(row.operands[0])))}"
     if len(present) < len(row.operands):
         signature += f" with operands {present}"
     linear = [present.index(i) for i in row.linear if i in present]
@@ -107,7 +135,7 @@ def _grouped(view: View, dims: list[tuple[str, ...]], sizes: dict[str, int]) -> 
 
 
 def _size(ctx: Context, row: Row, value: int | str) -> int:
-    found = value if isinstance(value, int) else ctx.argument(99, value)
+    found = value if isinstance(value, int) else ctx.argument(value)
     if not isinstance(found, int):
         raise Unsupported(f"attribute `{value}` is not an integer")
     return found

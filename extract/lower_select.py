@@ -6,6 +6,7 @@ from math import isnan
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
+from gg_datalog.extract.dtypes import learn, single
 from gg_datalog.extract.lower_index import TAKEN
 from gg_datalog.extract.lower_math import fits
 from gg_datalog.extract.lower_movement import bounds, filled, need, sliced, stretched, surrounded
@@ -32,11 +33,11 @@ def is_infinite(value: Any) -> bool:
 
 @lowers("aten.scalar_tensor", "aten.full", "aten.full_like", "aten.new_full")
 def full(ctx: Context) -> Value:
-    place = {"aten.scalar_tensor": 0, "aten.new_full": 2}.get(ctx.node.target.rpartition(".")[0], 1)
-    name = "s" if place == 0 else "fill_value"
-    value = ctx.argument(place, name)
+    value = ctx.argument("fill_value", "s")
+    for name in ("self", "size"):
+        ctx.raw(name)
     if not is_infinite(value):
-        return filled(ctx, ctx.number(place, name))
+        return filled(ctx, ctx.number("fill_value", "s"))
     shape = ctx.node.shape
     if shape is None or any(isinstance(e, str) for e in shape):
         raise Unsupported("its shape is not known")
@@ -55,12 +56,10 @@ def masked_infinite(ctx: Context, x: View, mask: View, value: float) -> View:
 # ---- padding
 @lowers("aten.constant_pad_nd", "aten.pad")
 def constant_pad(ctx: Context) -> Value:
-    x, pads = ctx.tensor(0), ctx.sizes(1, "pad")
-    place = 3 if ctx.node.target.startswith("aten.pad.") else 2
-    if place == 3 and ctx.argument(2, "mode", "constant") != "constant":
+    x, pads = ctx.tensor("self"), ctx.sizes("pad")
+    if ctx.argument("mode", default="constant") != "constant":
         raise Unsupported("a padding that is not constant")
-    unsaid = place == 3 and ctx.argument(3, "value") is None
-    value = scale(0) if unsaid else ctx.number(place, "value", 0)
+    value = scale(0) if ctx.argument("value") is None else ctx.number("value")
     if value is None or len(pads) % 2 or len(pads) > 2 * len(x.dims):
         raise Unsupported("its padding is not known")
     fits(ctx, value)
@@ -82,11 +81,10 @@ def _padded(ctx: Context, x: View, dim: int, before: int, after: int, value: Any
 def ordered(ctx: Context) -> Value:
     """Values and places of the largest or of all positions of one dimension, which is whole."""
     name = ctx.node.target.split(".")[1]
-    x = ctx.tensor(0)
-    place = 2 if name == "topk" else 2 if ctx.node.target.endswith(".stable") else 1
-    dim = ctx.dim(ctx.argument(place, "dim", -1), len(x.dims))
+    x = single(ctx, ctx.tensor("self"), ctx.dtype("self"))
+    dim = ctx.dim(ctx.argument("dim", default=-1), len(x.dims))
     letters = [f"x{i}" if i != dim else TAKEN for i in range(len(x.dims))]
-    extent = ctx.argument(1, "k") if name == "topk" else x.shape[dim]
+    extent = ctx.argument("k") if name == "topk" else x.shape[dim]
     if not isinstance(extent, int) or not 0 < extent <= x.shape[dim]:
         raise Unsupported("how many positions it chooses is not known")
     out = [n if n != TAKEN else "k" for n in letters]
@@ -98,19 +96,12 @@ def ordered(ctx: Context) -> Value:
 
     results = 1 if name == "argsort" else 2
     # Dimensions count from the end: with more batch dimensions in front it is the same operator.
-    signature = f"{name}({_options(ctx, place)}) of {len(x.dims) - dim}"
+    signature = f"{name}({attributes(ctx, ['dim'])}) of {len(x.dims) - dim}"
     found = ctx.apply(signature, [(x, letters)], [out] * results, naming, created={"k": extent})
+    learn(found[-1], (0, x.shape[dim] - 1))
     if len(x.dims) == 1 and extent == x.shape[0] and found[-1].scale == ONE:
         ctx.side.permutations.add(found[-1].base)
     return found[0] if results == 1 else tuple(found)
-
-
-def _options(ctx: Context, place: int) -> str:
-    """All attributes but the dimension."""
-    named = {k: v for k, v in ctx.node.kwargs.items() if k != "dim"}
-    rest = [a for i, a in enumerate(ctx.node.args) if i not in (0, place)]
-    attributes(ctx)  # every keyword is looked at
-    return f"{rest} {sorted(named.items())}"
 
 
 def inverse(ctx: Context, ids: View, value: View) -> View:

@@ -1,92 +1,126 @@
-"""Memory that nodes share, and what is written into it."""
+"""Memory that nodes share, and what is written into it, as the signatures of operators say."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gg_datalog.extract.context import Context, Value
-from gg_datalog.extract.graph import Node, Ref, references
-from gg_datalog.extract.names import COLLECTIVE_SPACES, HIGHER_ORDER, in_place, name_of
+from gg_datalog.extract.graph import HIGHER_ORDER, Node, Ref, references
+from gg_datalog.extract.names import TALKING_SPACES, in_place, name_of, space_of
 from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
 
-# Results that may lie in the memory of the first operand, beside those that are the operand.
-# fmt: off
-ALIASING = frozenset([
-    "_reshape_alias", "_unsafe_view", "as_strided", "chunk", "diagonal", "expand", "expand_as",
-    "flatten", "getitem", "movedim", "narrow", "permute", "ravel", "real", "imag", "reshape",
-    "reshape_as", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes",
-    "swapdims", "t", "tensor_split", "transpose", "unbind", "unflatten", "unfold", "unsqueeze",
-    "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "view", "view_as",
-    "wait_tensor",
-])
-# fmt: on
+PURE_SPACES = ("hlo", "_operator", "builtins")  # their operators return memory of their own
 
 
-def aliases(ctx: Context, name: str) -> bool:
-    """May the result lie in the memory of the first operand?"""
-    kernel = name.rpartition(".")[2].removesuffix("_copy")
-    return kernel in ALIASING or "getitem" in kernel or name in ctx.table.identity or in_place(name)
+def origins(ctx: Context, node: Node, name: str) -> Iterator[str]:
+    """The nodes in whose memory a result may lie."""
+    if node.target in HIGHER_ORDER or _copied(ctx, node):
+        return
+    if "getitem" in node.target:
+        yield from references(node.args[:1])
+    elif node.signature is not None:
+        for parameter in node.signature.parameters:
+            if parameter.tensor and node.signature.returned(parameter.name):
+                yield from references((node.bound[parameter.name],))
+    elif space_of(name) not in PURE_SPACES and name not in ctx.table.rows:
+        yield from references((node.args, node.kwargs))
 
 
-def share(ctx: Context, node: Node) -> None:
-    """Notes that the result may lie in the memory of the first operand."""
+def _copied(ctx: Context, node: Node) -> bool:
+    """Is the result surely memory of its own: a copy that was asked for, or of another type?"""
+    if node.signature is None or node.bound.get("copy") is True:
+        return node.signature is not None
+    first = next(iter(node.bound.values()), None)
+    before, after = ctx.dtype_of(first), node.dtype or ""
+    casts = "dtype" in node.bound or node.target.startswith(CASTS)
+    return casts and bool(before) and bool(after) and before != after
+
+
+CASTS = ("aten.type_as.", "aten.to.", "aten._cast_")
+
+
+def share(ctx: Context, node: Node, name: str) -> None:
+    """Notes in whose memory the results of the node may lie."""
     whole = {node.name}
-    for name in references(node.args[:1]):
-        whole |= ctx.memory.get(name, {name})
-    for name in whole:
-        ctx.memory[name] = whole
+    for origin in origins(ctx, node, name):
+        whole |= ctx.memory.get(origin, {origin})
+    if len(whole) > 1:
+        for one in whole:
+            ctx.memory[one] = whole
 
 
-def writes(ctx: Context, node: Node, name: str) -> list[str]:
-    """The nodes whose memory the operator writes into."""
-    found: list[str] = []
-    if in_place(name):
-        found += references(node.args[:1])
-    for keyword, value in node.kwargs.items():
-        if keyword == "out" or keyword.startswith("out_") or keyword.endswith("_out"):
-            found += references((value,))
-    if name.endswith(".irecv"):  # it may be received into the memory of the operand
-        found += references(node.args[:1])
-    if name.endswith(".batch_p2p_ops"):
-        kinds, tensors = node.args[0], node.args[3]
-        found += references([t for k, t in zip(kinds, tensors, strict=True) if k == "irecv"])
-    if node.target not in HIGHER_ORDER and mutates(ctx, node, name):
-        found += references((node.args, node.kwargs))
-    return list(dict.fromkeys(found))
+def writes(ctx: Context, node: Node, name: str) -> Iterator[tuple[str, int | None]]:
+    """The nodes whose memory the operator writes into, and the place of the result that they are
+    afterwards (None: unknown)."""
+    if node.target in HIGHER_ORDER:
+        return
+    if name.endswith(".batch_p2p_ops"):  # what it receives may come into the given memory
+        kinds, tensors = node.bound["op_list"], node.bound["tensors"]
+        pairs = zip(kinds, tensors, strict=False)
+        yield from ((n, None) for k, t in pairs if k == "irecv" for n in references((t,)))
+    elif node.signature is not None:
+        yield from _written(node)
+    else:
+        found = list(references(node.args[:1])) if in_place(name) else []
+        found += [n for k, v in node.kwargs.items() if _is_out(k) for n in references((v,))]
+        if mutates(ctx, node, name):
+            found += references((node.args, node.kwargs))
+        yield from ((n, None) for n in dict.fromkeys(found))
+
+
+def _is_out(keyword: str) -> bool:
+    return keyword == "out" or keyword.startswith("out_") or keyword.endswith("_out")
+
+
+def _written(node: Node) -> Iterator[tuple[str, int | None]]:
+    """By the signature: a single tensor is afterwards the result that shares its memory."""
+    assert node.signature is not None
+    for parameter in node.signature.parameters:
+        if parameter.name not in node.signature.written(node.bound):
+            continue
+        value = node.bound[parameter.name]
+        shared = [i for i, r in enumerate(node.signature.results) if r & parameter.aliases]
+        place = shared[0] if len(shared) == 1 and isinstance(value, Ref) else None
+        yield from ((name, place) for name in references((value,)))
 
 
 def mutates(ctx: Context, node: Node, name: str) -> bool:
-    """Is it a kernel that writes into its operands and was captured as it is? The table describes
-    such kernels by what they write; others give nothing back."""
+    """Is it a kernel without a known signature that writes into its operands and was captured as
+    it is? The table describes such kernels by what they write; others give nothing back."""
     rows = ctx.table.rows.get(name)
     if rows is not None:
         return all(bool(row.results) and min(row.results) > 0 for row in rows)
-    space, _, _ = name.partition(".")
     return (
         "." in name
-        and space not in ("aten", "prims", "hlo", "_operator", "builtins", *COLLECTIVE_SPACES)
+        and node.signature is None
+        and space_of(name) not in (*PURE_SPACES, "prims", *TALKING_SPACES)
         and node.shape is None
         and not any(Ref(node.name) in user.args for user in ctx.graph.nodes.values())
     )
 
 
-def overwritten(ctx: Context, node: Node, target: str) -> None:
-    """After a write the operand is the result, where there is one result for one operand; whatever
-    else may share its memory is not known any more."""
+def overwritten(ctx: Context, node: Node, target: str, place: int | None) -> None:
+    """After a write the operand is the result in ``place``; whatever else may share its memory is
+    not known any more."""
     before = ctx.values.get(target)
-    shared = set(ctx.memory.get(target, ())) | {target}
-    for name, value in ctx.values.items():
-        same = isinstance(value, View) and isinstance(before, View) and value.base is before.base
-        if name not in (node.name, target) and (same or name in shared):
-            ctx.side.at = At(ctx.rank, name, "overwritten")
-            ctx.values[name] = unknown(ctx, value)
-            reason = f"it may share memory with what `{node.name}` writes in place"
-            ctx.notes.unsupported.append((ctx.side.name, ctx.rank, name, node.target, reason))
+    for name in set(ctx.memory.get(target, ())) - {node.name, target}:
+        if name not in ctx.values:
+            continue
+        ctx.side.at = At(ctx.rank, name, "overwritten")
+        ctx.values[name] = unknown(ctx, ctx.values[name])
+        reason = f"it may share memory with what `{node.name}` writes in place"
+        ctx.notes.unsupported.append((ctx.side.name, ctx.rank, name, node.target, reason))
     result = ctx.values.get(node.name)
-    whole = in_place(name_of(ctx, node)) and node.args[0] == Ref(target)
-    if whole and isinstance(before, View) and isinstance(result, View):
+    if isinstance(result, tuple) and place is not None:
+        result = result[place] if place < len(result) else None
+    known = place is not None and isinstance(before, View) and isinstance(result, View)
+    if known and isinstance(result, View) and result.shape == before.shape:  # type: ignore[union-attr]
         ctx.values[target] = result
-    else:
-        ctx.values[target] = unknown(ctx, before)
+        return
+    ctx.values[target] = unknown(ctx, before)
+    reason = f"`{node.name}` writes into it in a way that is not described"
+    ctx.notes.unsupported.append((ctx.side.name, ctx.rank, target, name_of(ctx, node), reason))
 
 
 def unknown(ctx: Context, value: Value) -> Value:

@@ -93,6 +93,17 @@ RULE_RELATIONS = tuple(
             "wanted(#wants, of, times)",
             "returned(#wants, #rank, of, times)",
             "may_be_partial(#wants)",
+            "wanted_shaped(#wants, shaped)",
+            "returned_shaped(#wants, #rank, shaped)",
+            "declared_cut(#wants, #rank, #place, #way, #lo, #n, #shift)",
+            "period_of(#wants, #place, #period)",
+            "returned_by(#wants, #mesh)",
+            "mesh_axis(#mesh, #axis)",
+            "mesh_step(#mesh, #axis, #rank, #next)",
+            "mesh_peer(#mesh, #axis, #rank, #next)",
+            "layout_allowed(#wants)",
+            "state_of(#wants, #rank, seq, dist, seq_shaped, dist_shaped)",
+            "state_reshaped(#wants, #rank)",
         ),
     )
 )
@@ -112,6 +123,8 @@ REPORT_RELATIONS = tuple(
             "base_tensor(side, tensor, #rank, node, kind, shape, dtype)",
             "output_name(#wants, seq, #partial, name)",
             "returned_name(#wants, #rank, dist)",
+            # output `wants` is the new value of input `seq`, which the rank was given as `dist`
+            "state_name(#wants, #rank, seq, dist)",
             # how an output (side seq) or what a rank returns for it lies over its base tensor: per
             # dimension its digits `base dimension/extent/stride`, outermost first ("-": none)
             "output_view(#wants, side, #rank, digits)",

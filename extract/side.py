@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+from gg_datalog.extract.dtypes import ring
 from gg_datalog.extract.labels import Letters, Naming, Space, space
 from gg_datalog.extract.records import (
     Concat,
@@ -79,6 +80,8 @@ class Side:
         name = self._fresh(f"{self.prefix(self.at.rank)}{plain_name(self.at.node)}")
         kept = tuple(e for e in shape if e != 1)
         base = Base(name, kept, kind, "", self.at.rank, self.at.node, list(needs))
+        if kind in ("sum", "slice", "concat"):  # of formal integers they are formal
+            base.ring = ring(needs)
         self.bases.append(base)
         return base
 
@@ -134,12 +137,16 @@ class Side:
         numbered: bool = True,
         linear: Sequence[int] = (),
         passes: Sequence[tuple[int, str]] = (),
+        formal: bool = False,
     ) -> list[View] | None:
         """The results of an operator (None where the operands' digits do not fit together).
 
         ``linear`` lists operands that open sums and scalar factors may pass, ``passes`` those that
         open maxima or minima may pass: (place, kind).
         """
+        of = ring(v.base for v, _ in operands)
+        if of and not formal:
+            raise ValueError(f"formal integers of type {of} as numbers")
         made = space(operands, naming, created)
         if made is None:
             return None
@@ -152,6 +159,8 @@ class Side:
         bases = self._numbered.get(key) if numbered else None
         if bases is None:
             bases = self._new_operator(signature, [v for v, _ in operands], made, outs)
+            for base in bases:
+                base.ring = of
             coarse = space(operands, naming, created, ("parallel",))
             if coarse is not None and coarse.labels != made.labels:
                 results_of = [coarse.result(letters)[0] for letters in results]
@@ -411,10 +420,16 @@ class Cut:
         return cut(of, digit.stride, digit.extent)
 
 
+# Ids become fields of records, which are read back as text: brackets, commas, blanks at the ends,
+# a number or the word for no record would be taken for something else.
+MARKS = re.compile(r"[\[\],?#\s]")
+RESERVED = re.compile(r"r\d+\.|-?[0-9]+$|nil$")
+
+
 def plain_name(node: str) -> str:
     """A node's name as part of an id: marks of our own and prefixes of ranks may not occur."""
-    name = node.replace("?", "_").replace("#", "_")
-    return f"_{name}" if re.match(r"r\d+\.", name) else name
+    name = MARKS.sub("_", node)
+    return f"_{name}" if RESERVED.match(name) else name
 
 
 def floated(views: Sequence[View]) -> tuple[list[View], Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract.sharding import read_rule
+from gg_datalog.reading import refuse_special
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class Row:
     linear: tuple[int, ...]
     sums: tuple[str, ...]
     assume: str
+    # letters that stand for as many dimensions as a list argument has sizes, and which argument
+    spread: Mapping[str, int | str] = field(default_factory=dict)
+    own: tuple[str, ...] = ()  # arguments of which None is a number of the type's own
 
 
 @dataclass
@@ -65,7 +69,9 @@ class Table:
             self.identity[name] = _argument(which, f"{where}: identity `{name}`")
         for name, other in _dict(document.get("alias", {}), where).items():
             self.aliases[name] = _text(other, f"{where}: alias `{name}`")
-        self.placement |= _texts(document.get("placement", []), f"{where}: placement")
+        placement = document.get("placement", [])
+        named = list(placement) if isinstance(placement, dict) else placement
+        self.placement |= _texts(named, f"{where}: placement")
         self.commutative |= _texts(document.get("commutative", []), f"{where}: commutative")
 
 
@@ -75,6 +81,7 @@ def load_table(extra: Sequence[Path] = ()) -> Table:
     builtin = files("gg_datalog.extract").joinpath("operators.toml").read_text("utf-8")
     table.merge(tomllib.loads(builtin), "operators.toml")
     for path in extra:
+        refuse_special(path)
         try:
             table.merge(tomllib.loads(path.read_text("utf-8")), str(path))
         except OSError as error:
@@ -95,6 +102,8 @@ KEYS = {
     "linear",
     "sum",
     "assume",
+    "spread",
+    "own",
 }
 FLAGS = ("linear", "monotone")
 SEE = "see docs/operators.md"
@@ -146,7 +155,18 @@ def _row(row: Any, where: str) -> Row:
         tuple(_list(row.get("linear", []), f"{here}: linear", range(len(left)))),
         summed,
         _text(row.get("assume", ""), f"{here}: assume"),
+        {
+            _one_of(name, known, here): _argument(which, f"{here}: spread `{name}`")
+            for name, which in _dict(row.get("spread", {}), f"{here}: spread").items()
+        },
+        tuple(sorted(_texts(row.get("own", []), f"{here}: own"))),
     )
+
+
+def _one_of(name: str, known: set[str], where: str) -> str:
+    if name not in known:
+        raise InputError(f"spread names `{name}`, which the rule does not have", where, SEE)
+    return name
 
 
 def _summed(row: Mapping[str, Any], where: str, known: set[str]) -> tuple[str, ...]:

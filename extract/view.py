@@ -28,6 +28,8 @@ class Base:
     node: str = ""
     needs: list[Base] = field(default_factory=list)
     made: object = None  # the record that gives it
+    ring: str = ""  # of formal integers the type: the tensor is the base modulo its width
+    range: tuple[int, int] | None = None  # between what its numbers lie, where that is known
 
 
 class Digit(NamedTuple):

@@ -11,9 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.database import DATABASE
 from gg_datalog.errors import InputError
-from gg_datalog.folders import read_manifest
+from gg_datalog.visible import visible, visible_json
 
 
 @dataclass(frozen=True)
@@ -46,32 +45,32 @@ def ask(result: Path, sql: str) -> Answer:
     """Runs a statement over a result folder; the result stays as it is."""
     import duckdb
 
-    read_manifest(result, "result", "gg-datalog run")
-    path = result / DATABASE
-    if not path.is_file():
-        raise InputError(f"{DATABASE} is missing", str(result), "run `gg-datalog run` again")
+    from gg_datalog.results import ask_result
+
     try:
-        with duckdb.connect(
-            str(path), read_only=True, config={"enable_external_access": False}
-        ) as connection:
+        with ask_result(result) as connection:
             if not duckdb.extract_statements(sql):
                 raise InputError("the statement is empty", None, "see `gg-datalog query --list`")
             found = connection.execute(sql)
             columns = [str(column[0]) for column in found.description or []]
             return Answer(columns, found.fetchall() if columns else [])
-    except duckdb.IOException as error:
-        raise InputError(f"the database cannot be read: {error}", str(path)) from None
     except duckdb.Error as error:
         raise InputError(
             f"DuckDB says: {error}", None, "the views are listed by SHOW TABLES"
         ) from None
 
 
+def shown(answer: Answer) -> Answer:
+    """The answer in texts that can be shown on a terminal."""
+    rows = [tuple(visible(_cell(value)) for value in row) for row in answer.rows]
+    return Answer([visible(name) for name in answer.columns], rows)
+
+
 def render(answer: Answer, form: str) -> str:
     """The answer as a table, as CSV, or as a JSON list of objects."""
     if form == "json":
         rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
-        return json.dumps(rows, indent=1, ensure_ascii=False, default=str) + "\n"
+        return visible_json(json.dumps(rows, indent=1, ensure_ascii=False, default=str)) + "\n"
     if form == "csv":
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")

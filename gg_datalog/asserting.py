@@ -58,9 +58,11 @@ def assert_refines(
     engine: str = "auto",
     operators: Sequence[str | Path] = (),
     allow_partial: Sequence[str] = (),
+    allow_layout: Sequence[str] = (),
     baseline: str | Path | None = None,
     timeout: float | None = None,
     repairs: bool = True,
+    confirm: float | None = None,
     inconclusive: Inconclusive = "fail",
 ) -> Result:
     """Fails, with the findings as the message, where the ranks' program is not shown to refine.
@@ -71,9 +73,12 @@ def assert_refines(
         engine: ``auto``, ``souffle`` or ``clingo``.
         operators: files with rows for further operators.
         allow_partial: sequential outputs that may be open sums.
+        allow_layout: sequential outputs whose elements the ranks may return in any order.
         baseline: a file of findings that are known; where they are all there is, that passes.
         timeout: seconds after which the rules give up.
         repairs: whether to try out what would close the gap, where it fails.
+        confirm: seconds for executing what is not proved, where torch is installed; 0 for not
+            at all (20, or what ``GG_DATALOG_CONFIRM`` says).
         inconclusive: ``skip`` skips the test where nothing is wrong, but something that no rule
             describes stands in the way; else that fails, too.
 
@@ -91,7 +96,16 @@ def assert_refines(
 
     policy = Policy(baseline=None if baseline is None else load_baseline(Path(baseline)))
     tables = [Path(path) for path in operators]
-    options = Options(engine, timeout, allow_partial, tables, policy, repairs=repairs)
+    options = Options(
+        engine,
+        timeout,
+        allow_partial,
+        tables,
+        policy,
+        repairs=repairs,
+        confirm=confirm,
+        layouts=allow_layout,
+    )
     return hold(pair, options, inconclusive)
 
 
@@ -102,6 +116,7 @@ def hold(
     __tracebackhide__ = True
     from gg_datalog.errors import InputError
     from gg_datalog.settings.policy import exit_code
+    from gg_datalog.visible import visible
 
     if inconclusive not in ("fail", "skip"):
         raise InputError(f"inconclusive is {inconclusive!r}", None, 'give "fail" or "skip"')
@@ -110,7 +125,7 @@ def hold(
         notes = list(options.policy.said(result.report))
         if exit_code(result.report) == 0:
             for text in notes:
-                warnings.warn(text, stacklevel=3)
+                warnings.warn(visible(text), stacklevel=3)
             return result
         if result.verdict == "inconclusive" and inconclusive == "skip":
             _skip(result)
@@ -128,13 +143,14 @@ def _result(pair: Any, home: Path, options: Options) -> Result:
 
 def _text(result: Result, kept: Path | None, notes: Sequence[str]) -> str:
     from gg_datalog.asserted import failure
+    from gg_datalog.visible import visible
 
-    lines = [failure(result.report), *(f"note: {text}" for text in notes)]
+    lines = [failure(result.report), *(visible(f"note: {text}") for text in notes)]
     if kept is not None:
         page = kept / "report.html"
-        lines += ["", f"kept in {page if page.is_file() else kept}"]
+        lines += ["", visible(f"kept in {page if page.is_file() else kept}")]
         if (kept / "result").is_dir():
-            lines.append(f"  gg-datalog query {kept / 'result'} unmapped_outputs")
+            lines.append(visible(f"  gg-datalog query {kept / 'result'} unmapped_outputs"))
     return "\n".join(lines)
 
 
@@ -155,11 +171,10 @@ def _home() -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="gg-datalog-") as work:
             yield Path(work)
         return
-    from gg_datalog.folders import emptied_folder
+    from gg_datalog.folders import replaced_folder
 
-    # Files of a result name each other by absolute paths: they are made where they will be kept.
     used = keep.used
-    with emptied_folder(keep.next(), "check") as home:
+    with replaced_folder(keep.next(), "check") as home:
         yield home
         if keep.used == used:
             shutil.rmtree(home, ignore_errors=True)
@@ -172,6 +187,7 @@ def _keep(home: Path, result: Result, notes: list[str]) -> Path | None:
     from gg_datalog.report import as_json
     from gg_datalog.reporting import FORMATS, render
 
+    place = keep.next()  # home takes that place once it is complete
     keep.used += 1
     (home / "report.json").write_text(as_json(result.report) + "\n", encoding="utf-8")
     if "html" in FORMATS and (home / "result").is_dir():
@@ -179,5 +195,5 @@ def _keep(home: Path, result: Result, notes: list[str]) -> Path | None:
             page = render("html", result.report, home / "result")
             (home / "report.html").write_text(page, encoding="utf-8", errors="backslashreplace")
         except Exception as error:  # what is wrong with the program must still be said
-            notes.append(f"{home / 'report.html'} is not written: {error}")
-    return home
+            notes.append(f"{place / 'report.html'} is not written: {error}")
+    return place

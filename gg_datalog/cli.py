@@ -15,6 +15,8 @@ from gg_datalog import __version__
 from gg_datalog.errors import GGError, InputError
 from gg_datalog.proofs.commands import certificate, check, explain
 from gg_datalog.settings.defaults import PARAMETERS, configurable
+from gg_datalog.stopping import Stopped, end, stoppable
+from gg_datalog.visible import visible
 
 if TYPE_CHECKING:
     from gg_datalog.reporting.targets import Target
@@ -30,6 +32,13 @@ partial_option = click.option(
     multiple=True,
     metavar="SEQ",
     help="Sequential output that may be an open sum. Repeatable.",
+)
+layout_option = click.option(
+    "--allow-layout",
+    "layouts",
+    multiple=True,
+    metavar="SEQ",
+    help="Sequential output whose elements the ranks may return in any order. Repeatable.",
 )
 operators_option = click.option(
     "--operators",
@@ -65,6 +74,12 @@ def _seconds(_: click.Context, option: click.Parameter, value: float | None) -> 
     return value
 
 
+def _budget(_: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value < 1e9:
+        raise click.BadParameter(f"{value} is no number of seconds", param=option)
+    return value
+
+
 RUN_OPTIONS = (
     click.option(
         "--engine",
@@ -90,7 +105,16 @@ RUN_OPTIONS = (
         show_default=True,
         help="Try out what would close the gap, where the graphs are still there.",
     ),
+    click.option(
+        "--confirm",
+        type=float,
+        metavar="SECONDS",
+        callback=_budget,
+        help="Execute what is not proved, where torch is installed; 0 for not at all.  "
+        "[default: 20]",
+    ),
     partial_option,
+    layout_option,
     operators_option,
     click.option("--baseline", type=FILE, help="Findings that are known and do not fail the run."),
     click.option("--write-baseline", is_flag=True, help="Make the baseline of what is found."),
@@ -204,7 +228,7 @@ def extract(
     with progress() as say:
         warnings = given.extract(facts, operators, chosen, partial, form, say)
     for text in warnings:
-        click.echo(f"warning: {text}", err=True)
+        click.echo(f"warning: {visible(text)}", err=True)
 
 
 @cli.command(epilog=EXIT_CODES)
@@ -246,13 +270,14 @@ def report(result: Path, targets: Sequence[Target]) -> None:
     PATH may be - for stdout, which then holds that report alone.
     """
     from gg_datalog.human import as_text
-    from gg_datalog.reporting.targets import check, write
+    from gg_datalog.reporting.targets import check, own, write
     from gg_datalog.results import read_result
     from gg_datalog.terminal import show
 
     check(targets)
     found, _ = read_result(result)
     write(targets, found, result)
+    own(targets)
     if not targets:
         show(as_text(found))
 
@@ -271,7 +296,7 @@ def report(result: Path, targets: Sequence[Target]) -> None:
 )
 def query(result: Path | None, name: str | None, sql: str | None, listing: bool, form: str) -> None:
     """Ask a result: NAME is one of the queries that --list shows."""
-    from gg_datalog.asking import ask, listed, render, statement
+    from gg_datalog.asking import ask, listed, render, shown, statement
 
     if listing:
         click.echo(listed())
@@ -279,7 +304,10 @@ def query(result: Path | None, name: str | None, sql: str | None, listing: bool,
     if result is None or (name is None) == (sql is None):
         raise click.UsageError("give RESULT and either NAME or --sql (--list shows the names)")
     text = sql if sql is not None else statement(name or "")
-    click.echo(render(ask(result, text), form), nl=False)
+    answer = ask(result, text)
+    if form != "json" and (form == "table" or sys.stdout.isatty()):
+        answer = shown(answer)
+    click.echo(render(answer, form), nl=False)
 
 
 @cli.command(epilog=EXIT_CODES)
@@ -326,7 +354,7 @@ def capture(program: str, case: Path, **options: Any) -> None:
     with progress() as say:
         lines = captured_case(program, case, options, say)
     for line in lines:
-        click.echo(line, err=True)
+        click.echo(visible(line), err=True)
 
 
 @cli.command(epilog=EXIT_CODES)
@@ -361,7 +389,7 @@ def doctor() -> None:
     from gg_datalog.doctor import findings
 
     lines, usable = findings()
-    click.echo("\n".join(lines))
+    click.echo("\n".join(map(visible, lines)))
     if not usable:
         raise SystemExit(ERROR)
 
@@ -372,24 +400,28 @@ for command in (explain, certificate, check):
 
 def main() -> NoReturn:
     """Entry point: whatever happens, one message and the exit code that belongs to it."""
+    stopped: Stopped | None = None
     try:
-        cli(standalone_mode=False, prog_name="gg-datalog")
+        with stoppable():
+            cli(standalone_mode=False, prog_name="gg-datalog")
     except SystemExit as stop:
         _leave(stop.code if isinstance(stop.code, int) else ERROR)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
     except click.ClickException as error:
-        error.show()
+        _shown(error).show()
     except click.exceptions.Exit as stop:
         _leave(stop.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        cause = error.__cause__ if isinstance(error, click.Abort) else error
+        stopped = cause if isinstance(cause, Stopped) else None
         click.echo("interrupted", err=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except GGError as error:
         click.echo(f"error: {error}", err=True)
     except OSError as error:
-        where = None if error.filename is None else str(error.filename)
+        where = None if error.filename is None else os.fsdecode(error.filename)
         click.echo(f"error: {InputError(error.strerror or str(error), where)}", err=True)
     except Exception as error:
         if os.environ.get("GG_DATALOG_DEBUG"):
@@ -397,7 +429,17 @@ def main() -> NoReturn:
         click.echo(f"error: {_unexpected(error)}", err=True)
     else:
         _leave(0)
+    if stopped is not None:
+        end(stopped.number)
     sys.exit(ERROR)
+
+
+def _shown(error: click.ClickException) -> click.ClickException:
+    """The same error in a text that can be shown: it repeats what the command line holds."""
+    text = visible(error.format_message())
+    if isinstance(error, click.UsageError):
+        return click.UsageError(text, error.ctx)
+    return click.ClickException(text)
 
 
 def _leave(code: int) -> NoReturn:

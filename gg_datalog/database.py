@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from gg_datalog.report import Report
+
 DATABASE = "result.duckdb"
 VIEWS = ("chains", "reasons", "verdict")
 
@@ -28,10 +30,13 @@ def create(path: Path, facts: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnecti
     except duckdb.IOException as error:
         raise InputError(
             f"DuckDB cannot write here: {str(error).splitlines()[0]}",
-            str(path.parent.parent),
+            str(path.parent),
             "give another folder with -o (DuckDB takes no backslash in a path)",
         ) from None
-    connection.execute("BEGIN; CREATE SCHEMA stored")
+    connection.execute(
+        "BEGIN; CREATE SCHEMA stored; "
+        "CREATE TABLE stored.output_decision (wants BIGINT, status VARCHAR, evidence VARCHAR)"
+    )
     _store(connection, facts)
     return connection
 
@@ -42,6 +47,17 @@ def complete(connection: duckdb.DuckDBPyConnection, derived: Mapping[str, pa.Tab
     for name in VIEWS:
         connection.execute(files("gg_datalog").joinpath("views", f"{name}.sql").read_text("utf-8"))
     connection.execute("COMMIT")
+
+
+def decide(connection: duckdb.DuckDBPyConnection, report: Report) -> None:
+    """Adds what a report says of every output, for views that speak of it."""
+    outputs = connection.sql("SELECT wants FROM output_name ORDER BY wants").fetchall()
+    rows = [
+        [wants, row.status, row.evidence]
+        for (wants,), row in zip(outputs, report.outputs, strict=True)
+    ]
+    if rows:
+        connection.executemany("INSERT INTO stored.output_decision VALUES (?, ?, ?)", rows)
 
 
 def _store(connection: duckdb.DuckDBPyConnection, relations: Mapping[str, pa.Table]) -> None:

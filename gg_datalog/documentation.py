@@ -30,6 +30,8 @@ REPORT_RELATIONS = {
     "output_name": "Output `wants` is sequential node `seq`; partial: it may be an open sum; name: "
     "what the program calls it, where a capture knows.",
     "returned_name": "Rank `rank` returns node `dist` for output `wants`.",
+    "state_name": "Output `wants` is the new value of sequential input `seq`, of which rank `rank` "
+    "was given `dist`.",
     "input_row": "Row `row` of the input relations: seq[seq_box] == dist[dist_box] on `rank`.",
     "assumption": "Something that the verdict takes on trust.",
     "unsupported_operator": "A node that no rule of the operator table describes: equal operands "

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from gg_datalog.visible import visible
+
 
 class GGError(Exception):
-    """An error for the user: ``what`` happened, ``where``, and a ``hint`` on what to do."""
+    """An error for the user: ``what`` happened, ``where``, and a ``hint`` on what to do.
+
+    As text it can be shown: names in it come from the user's files (:func:`visible`)."""
 
     def __init__(self, what: str, where: str | None = None, hint: str | None = None) -> None:
         super().__init__(what)
@@ -13,8 +17,8 @@ class GGError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        text = self.what if self.where is None else f"{self.where}: {self.what}"
-        return text if self.hint is None else f"{text}\n  {self.hint}"
+        text = visible(self.what if self.where is None else f"{self.where}: {self.what}")
+        return text if self.hint is None else f"{text}\n  {visible(self.hint)}"
 
 
 class InputError(GGError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +11,9 @@ import click
 from gg_datalog.cases import extracted
 from gg_datalog.errors import InputError
 from gg_datalog.extract import CaseFiles, case_files
+from gg_datalog.folders import refuse_inside
 from gg_datalog.progress import Progress
+from gg_datalog.reading import refuse_special
 from gg_datalog.store import facts_folder, write_relations
 
 CASE = "case"
@@ -40,6 +42,8 @@ class Given:
         progress: Progress,
     ) -> list[str]:
         """Writes the facts; the warnings."""
+        others = (self.seq, *self.dist, self.groups, self.relations, self.outputs)
+        refuse_inside((*self.paths, *others, *operators), facts)
         with facts_folder(facts) as fresh:
             files = self._files(fresh / CASE, progress)
             files = replace(
@@ -51,7 +55,7 @@ class Given:
                 partial=list(partial),
             )
             tables, case = extracted(files, operators, progress)
-            write_relations(tables, fresh, form, _moved(case, fresh, facts))
+            write_relations(tables, fresh, form, case)
         return [str(text) for text in tables["warning"]["text"].to_pylist()]
 
     def _files(self, kept: Path, progress: Progress) -> CaseFiles:
@@ -82,6 +86,7 @@ class Given:
                 "with --from give at least two FILEs: the sequential one, then the ranks'"
             )
         for path in self.paths:
+            refuse_special(path)
             if not all(part.is_file() for part in (parts(path) if name == "fx-text" else [path])):
                 raise InputError("no such file", str(path), "give the path of an existing file")
         given = ReaderInput(self.paths, _groups(self.named_groups), progress)
@@ -109,17 +114,3 @@ def _named(text: str) -> tuple[str, tuple[int, ...]]:
     if not equals or not name or not all(n.strip().isdecimal() for n in numbers):
         raise click.UsageError(f"--group {text!r} is not NAME=RANK,RANK,...")
     return name, tuple(int(n) for n in numbers)
-
-
-def _moved(case: Mapping[str, object], fresh: Path, folder: Path) -> dict[str, object]:
-    """The case as the manifest remembers it, where its files are once the folder is in place."""
-    old, new = str(fresh.absolute()), str(folder.absolute())
-
-    def moved(value: object) -> object:
-        if isinstance(value, str) and value.startswith(old + "/"):
-            return new + value[len(old) :]
-        if isinstance(value, list):
-            return [moved(item) for item in value]
-        return value
-
-    return {key: moved(value) for key, value in case.items()}

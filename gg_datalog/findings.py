@@ -18,7 +18,8 @@ from gg_datalog.errors import InputError
 class Example:
     """A small pair of programs: ``wrong`` on the ranks gives the finding that ``says`` so, with
     ``right`` it is gone; ``relate`` are rows of the input relations, where shapes do not tell;
-    ``names`` is what the program calls its outputs."""
+    ``names`` is what the program calls its outputs, ``state`` the inputs that they are the new
+    values of."""
 
     sequential: str
     wrong: str
@@ -28,6 +29,7 @@ class Example:
     groups: Mapping[str, Any] | None = None
     relate: Mapping[str, Any] | None = None
     names: Sequence[str] = ()
+    state: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class Kind(Enum):
     LIMIT = PAGES["GG122"]
     SHARED_DRAW = PAGES["GG123"]
     INPUT_GAP = PAGES["GG124"]
+    AGREES = PAGES["GG125"]
+    GUESS = PAGES["GG126"]
     EXTRACTION = PAGES["GG130"]
     UNINTERPRETED = PAGES["GG131"]
     NOTHING_KNOWN = PAGES["GG132"]
@@ -100,6 +104,8 @@ class Kind(Enum):
     UNWRITTEN = PAGES["GG151"]
     OTHER_MASK = PAGES["GG152"]
     LEFT_OUT = PAGES["GG153"]
+    MISPLACED = PAGES["GG154"]
+    STATE_MOVED = PAGES["GG155"]
 
 
 def page(code: str) -> Page:

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from gg_datalog.report import Finding, OutputRow, Report
 from gg_datalog.reporting.printable import printable
-from gg_datalog.reporting.wording import details
+from gg_datalog.reporting.wording import details, element, executed, listed
 from gg_datalog.settings.policy import raised
 
 VERDICT = {
     "refines": "REFINES: every output is rebuilt from what the ranks return",
-    "does-not-refine": "DOES NOT REFINE: not shown to compute the same",
-    "inconclusive": "INCONCLUSIVE: something that no rule describes stands in the way",
+    "does-not-refine": "DOES NOT REFINE: a difference is shown",
+    "inconclusive": "INCONCLUSIVE: neither a proof nor a difference is shown",
 }
 
 
@@ -26,6 +26,13 @@ def as_text(report: Report) -> str:
         for o in report.outputs
     ]
     lines += _columns(rows)
+    if kept := report.stats.get("state", 0):
+        of = (
+            "1 tensor of state returns as it was"
+            if kept == 1
+            else f"{kept} tensors of state return as they were"
+        )
+        lines.append(f"  {of} given: the step may be repeated")
     known = [f for f in report.findings if f.accepted]
     new = [f for f in report.findings if not f.accepted]
     for title, part in (
@@ -34,6 +41,7 @@ def as_text(report: Report) -> str:
             "accepted findings, which the baseline has",
             [line for f in known for line in _finding(f)],
         ),
+        ("numbers", list(_numbers(report.outputs))),
         ("assumptions", [f"  {a.kind}: {a.text}" for a in report.assumptions]),
     ):
         if part:
@@ -45,6 +53,18 @@ def as_text(report: Report) -> str:
         f"{report.engine['name']} {report.engine['version']}, {seconds:.2f} s",
     ]
     return "\n".join(lines)
+
+
+def _numbers(outputs: Sequence[OutputRow]) -> Iterator[str]:
+    """What came of executing both programs; of the first output that differs a few elements."""
+    told = [(row, text) for row in outputs if (text := executed(row)) is not None]
+    for text in dict.fromkeys(text for _, text in told):
+        rows = [row for row, other in told if other == text]
+        yield f"  {listed([row.seq for row in rows])}: {text}"
+    differ = [row.numbers for row, _ in told if row.numbers and row.numbers.agrees is False]
+    if differ:
+        yield from (f"      {element(of)}" for of in differ[0].elements[:FEW])
+        yield f"      again: {differ[0].command}"
 
 
 def beside(report: Report) -> Iterator[str]:

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
 
 from gg_datalog.capturing import captured_case
-from gg_datalog.folders import emptied_folder
+from gg_datalog.cases import changed
+from gg_datalog.folders import (
+    in_use_for,
+    read_manifest,
+    refuse_foreign,
+    refuse_inside,
+    replaced_folder,
+)
 from gg_datalog.progress import progress
 from gg_datalog.report import Report, as_json
-from gg_datalog.reporting.targets import STDOUT, Target, check, write
+from gg_datalog.reporting.targets import STDOUT, Target, check, own, write
 from gg_datalog.running import Options, run_facts
 from gg_datalog.settings.baseline import Baseline
 from gg_datalog.settings.baseline_file import check_place, load_baseline, save_baseline
 from gg_datalog.settings.policy import Policy, exit_code
 from gg_datalog.verifying import judged
+from gg_datalog.visible import visible
 
 
 @dataclass(frozen=True)
@@ -38,8 +47,10 @@ class Asked:
     severity: Mapping[str, str] = field(default_factory=dict)
     configured: frozenset[str] = frozenset()
     repairs: bool = True
+    confirm: float | None = None
+    layouts: Sequence[str] = ()
 
-    def options(self, result: Path | None = None) -> Options:
+    def options(self, replayable: Path | None, result: Path | None = None) -> Options:
         """What is to be done; everything that can be refused before it is done is refused here."""
         if any(target.path == STDOUT for target in self.targets):
             raise click.UsageError(
@@ -50,7 +61,10 @@ class Asked:
         policy = Policy(self.severity, self._known(), self.write_baseline)
         partial, operators = tuple(self.partial), tuple(self.operators)
         given = (self.engine, self.timeout, partial, operators, policy, self.configured)
-        return Options(*given, repairs=self.repairs)
+        options = Options(
+            *given, repairs=self.repairs, confirm=self.confirm, layouts=tuple(self.layouts)
+        )
+        return replace(options, replayable=quote(str(replayable))) if replayable else options
 
     def _known(self) -> Baseline | None:
         if self.baseline is None:
@@ -65,10 +79,19 @@ class Asked:
 
 def run_command(facts: Path, result: Path, asked: Asked) -> int:
     """Runs, presents, and says with which exit code to end."""
-    options = asked.options(result)
-    with progress() as say:
-        report = run_facts(facts, result, options, say)
-    return present(report, result, asked, options.policy)
+    options = asked.options(facts, result)
+    with in_use_for(result, facts):
+        with progress() as say:
+            report = run_facts(facts, result, options, say)
+        for path in _others_by_now(result):
+            click.echo(
+                f"warning: {visible(str(path))} was changed after the facts were extracted: the "
+                "verdict is about what it held then",
+                err=True,
+            )
+        status = present(report, result, asked, options.policy)
+    own(asked.targets)
+    return status
 
 
 def verify_command(
@@ -76,32 +99,46 @@ def verify_command(
 ) -> int:
     """Captures where that is needed, extracts, runs and presents; the exit code. ``folder`` keeps
     what is made on the way."""
-    options = asked.options()
     case = None if ":" in program and not Path(program).exists() else Path(program)
+    options = asked.options(case or (folder and folder / "case"))
     given = [name for name, value in captured.items() if value is not None]
     if case is not None and given:
         option = given[0].replace("_", "-")
         raise click.UsageError(f"--{option} goes with MODULE:FUNCTION: {case} is captured already")
-    with _kept(folder) as home:
-        with progress() as say:
-            if case is None:
-                case = home / "case"
-                for line in captured_case(program, case, captured, say):
-                    click.echo(line, err=True)
-            report = judged(case, home, home / "result", options, say)
-        return present(report, home / "result", asked, options.policy)
+    if folder is None:
+        with _temporary() as home:
+            report = _verified(case, program, captured, home, options)
+            return present(report, home / "result", asked, options.policy)
+    refuse_foreign(folder, "check")
+    refuse_inside([case, *options.operators], folder)
+    with replaced_folder(folder, "check") as home:
+        report = _verified(case, program, captured, home, options)
+    status = present(report, folder / "result", asked, options.policy)
+    own(asked.targets)
+    return status
 
 
-def _kept(folder: Path | None) -> AbstractContextManager[Path]:
-    if folder is not None:
-        return emptied_folder(folder.absolute(), "check")
-    return _temporary()
+def _verified(
+    case: Path | None, program: str, captured: Mapping[str, Any], home: Path, options: Options
+) -> Report:
+    with progress() as say:
+        if case is None:
+            case = home / "case"
+            for line in captured_case(program, case, captured, say):
+                click.echo(visible(line), err=True)
+        return judged(case, home, home / "result", options, say)
 
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="gg-datalog-") as work:
         yield Path(work)
+
+
+def _others_by_now(result: Path) -> Iterator[Path]:
+    """Graphs of a result, and what was read with them, that hold something else by now."""
+    case = read_manifest(result, "result", "gg-datalog run").get("case")
+    yield from changed(case if isinstance(case, dict) else {})
 
 
 def present(report: Report, result: Path, asked: Asked, policy: Policy) -> int:
@@ -114,7 +151,7 @@ def present(report: Report, result: Path, asked: Asked, policy: Policy) -> int:
     if asked.write_baseline and asked.baseline is not None and baseline is not None:
         save_baseline(baseline, asked.baseline)
     for text in policy.said(report):
-        click.echo(f"note: {asked.baseline}: {text}", err=True)
+        click.echo(visible(f"note: {asked.baseline}: {text}"), err=True)
     if asked.form == "json":
         click.echo(as_json(report))
     else:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from gg_datalog.visible import visible
+
 Progress = Callable[[str], None]
 
 
@@ -16,6 +18,8 @@ def progress() -> Iterator[Progress]:
         yield lambda text: None
         return
     from rich.console import Console
+    from rich.text import Text
 
     with Console(stderr=True).status("") as status:
-        yield lambda text: status.update(text)
+        # No markup: texts may name what the user's files name.
+        yield lambda text: status.update(Text(visible(text)))

@@ -115,7 +115,8 @@ def _options(configuration: Configuration, given: dict[str, Any]) -> Options:
     from gg_datalog.settings.baseline_file import load_baseline
     from gg_datalog.settings.policy import Policy
 
-    known = ("engine", "timeout", "operators", "allow_partial", "baseline", "repairs")
+    known = ("engine", "timeout", "operators", "allow_partial", "allow_layout", "baseline",
+             "repairs", "confirm")  # fmt: skip
     if unknown := given.keys() - set(known):
         raise TypeError(f"gg_verify has no option {min(unknown)!r} (options: {', '.join(known)})")
     values = {name: given.get(name, configuration.get(name.replace("_", "-"))) for name in known}
@@ -127,6 +128,12 @@ def _options(configuration: Configuration, given: dict[str, Any]) -> Options:
         values["allow_partial"] or (),
         [Path(path) for path in values["operators"] or ()],
         Policy(severity, None if baseline is None else load_baseline(Path(baseline))),
-        frozenset() if "allow_partial" in given else frozenset({"partial"}),
+        frozenset(
+            option
+            for option in ("partial", "layouts")
+            if {"partial": "allow_partial", "layouts": "allow_layout"}[option] not in given
+        ),
         values["repairs"] is not False,
+        values["confirm"],
+        layouts=values["allow_layout"] or (),
     )

@@ -11,7 +11,11 @@ from gg_datalog.cases import remembered
 from gg_datalog.errors import InputError
 from gg_datalog.extract import CaseFiles, case_files
 from gg_datalog.folders import MANIFEST
+from gg_datalog.hashes import case_of
 from gg_datalog.progress import Progress
+from gg_datalog.reading import is_there
+from gg_datalog.reporting.printable import printable
+from gg_datalog.visible import visible_json, visible_lines
 
 
 def replayed(
@@ -35,18 +39,21 @@ def replayed(
         ) from None
 
     found = replay(files, [*earlier, *operators], seed, full_size, say)
-    return (as_document if form == "json" else as_lines)(found), found.report.verdict
+    if form == "json":
+        return visible_json(as_document(found)), found.report.verdict
+    found.report = printable(found.report)
+    return visible_lines(as_lines(found)), found.report.verdict
 
 
 def _files(folder: Path) -> tuple[CaseFiles, list[Path]]:
     manifest = folder / MANIFEST
-    if not manifest.is_file():
+    if not is_there(manifest):
         return case_files(folder), []
     try:
         document = json.loads(manifest.read_text(encoding="utf-8"))
         if document["kind"] == "case":
             return case_files(folder), []
-        case = document.get("case", {}) if document["kind"] == "facts" else None
+        case = case_of(document) if document["kind"] == "facts" else None
     except (ValueError, KeyError, TypeError, AttributeError, OSError):
         case = None
     if not isinstance(case, dict):

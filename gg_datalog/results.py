@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from gg_datalog.database import DATABASE
 from gg_datalog.errors import InputError
-from gg_datalog.folders import read_manifest
+from gg_datalog.folders import in_use, read_manifest
+from gg_datalog.reading import is_there, refuse_special
 from gg_datalog.report import Report, from_json
 from gg_datalog.running import REPORT
 
@@ -19,8 +20,14 @@ AGAIN = "run `gg-datalog run` again"
 
 def read_result(folder: Path) -> tuple[Report, dict[str, Any]]:
     """The report of a result folder, and its manifest: where the facts lie, and of which case."""
+    with in_use(folder):
+        return _read(folder)
+
+
+def _read(folder: Path) -> tuple[Report, dict[str, Any]]:
     manifest = read_manifest(folder, "result", "gg-datalog run")
     path = folder / REPORT
+    refuse_special(path)
     try:
         return from_json(path.read_text(encoding="utf-8")), manifest
     except OSError as error:
@@ -31,14 +38,25 @@ def read_result(folder: Path) -> tuple[Report, dict[str, Any]]:
 
 def open_result(folder: Path) -> duckdb.DuckDBPyConnection:
     """The database of a result folder, to read from."""
+    with in_use(folder):
+        return _opened(folder, {})
+
+
+def ask_result(folder: Path) -> duckdb.DuckDBPyConnection:
+    """The same for statements of the user, which reach nothing but the database."""
+    with in_use(folder):
+        return _opened(folder, {"enable_external_access": False})
+
+
+def _opened(folder: Path, options: dict[str, Any]) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     read_manifest(folder, "result", "gg-datalog run")
     path = folder / DATABASE
-    if not path.is_file():
+    if not is_there(path):
         raise InputError("the result has no database", str(path), AGAIN)
     try:
-        return duckdb.connect(str(path), read_only=True)
+        return duckdb.connect(str(path), read_only=True, config=options)
     except duckdb.Error as error:
         text = str(error).splitlines()[0]
         raise InputError(f"the database cannot be read: {text}", str(path), AGAIN) from None

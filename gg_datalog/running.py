@@ -10,17 +10,23 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gg_datalog.cases import extracted_again
-from gg_datalog.database import DATABASE, complete, create
+from gg_datalog.database import DATABASE, complete, create, decide
 from gg_datalog.documentation import program_path
 from gg_datalog.engine import select_engine
 from gg_datalog.errors import InputError
 from gg_datalog.extract import CaseFiles, extract_case
 from gg_datalog.extract.schema import RULE_RELATIONS, SCHEMA_VERSION
-from gg_datalog.folders import refuse_foreign, replaced_folder, write_manifest
+from gg_datalog.folders import (
+    in_use_for,
+    refuse_foreign,
+    refuse_inside,
+    replaced_folder,
+    write_manifest,
+)
 from gg_datalog.progress import Progress
-from gg_datalog.report import Finding, Report, as_json
+from gg_datalog.report import Finding, OutputRow, Report, as_json
 from gg_datalog.settings.policy import Policy
-from gg_datalog.store import read_facts, write_parquet
+from gg_datalog.store import Facts, hashed, open_facts, write_parquet
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,20 +50,30 @@ class Options:
     """Which of ``partial`` and ``operators`` a configuration file gives, for all cases alike: what
     of them this case does not have, or has been extracted with, is passed over."""
     repairs: bool = True
+    confirm: float | None = None
+    """Seconds for executing what is not proved; None for the default, 0 for not at all."""
+    replayable: str = "CASE"
+    """What a user gives to ``gg-datalog replay``, to see the numbers of this run again."""
+    layouts: Sequence[str] = ()
+    """Sequential outputs whose elements the ranks may return in any order."""
+    raw: bool = False
+    """Whether the report is to say what the rules say, and nothing of what that proves."""
 
 
 def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -> Report:
     """Runs the rules over a facts folder and writes the result folder."""
+    refuse_foreign(result, "result")
+    refuse_inside([facts, *options.operators], result)
+    with in_use_for(result, facts):
+        return _run_facts(facts, result, options, progress)
+
+
+def _run_facts(facts: Path, result: Path, options: Options, progress: Progress) -> Report:
     started = perf_counter()
     engine = select_engine(options.engine)
     progress("reading facts")
-    tables, case = read_facts(facts)
-    refuse_foreign(result, "result")
-    if operators := _operators(case, options):
-        tables = extracted_again(case, operators, progress)
-        added = [str(path.absolute()) for path in operators]
-        case = {**case, "operators": [*case["operators"], *added]}
-    tables = _with_partial(tables, _partial(tables, options))
+    given = _given(open_facts(facts), options, progress)
+    tables = _as_allowed(given.tables, options)
     if not tables["wanted"].num_rows:
         raise InputError(
             "the facts have no outputs to check", str(facts), "extract with --output SEQ[=DIST]"
@@ -69,12 +85,22 @@ def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -
         found = engine.run(program_path(), inputs, timeout=options.timeout, progress=progress)
         progress("writing the result")
         seconds = {"read facts": read, **{k: v for k, v in found.seconds.items() if k != "total"}}
-        run = _Run(options, case, tables, found, engine)
+        run = _Run(options, given.case, tables, found, engine)
         report = _write(fresh, stored, run, seconds, progress)
         counts = {name: table.num_rows for name, table in found.relations.items()}
-        content = {"relations": counts, "facts": str(facts.absolute()), "case": case}
-        write_manifest(fresh, "result", {"schema_version": SCHEMA_VERSION, **content})
+        about = {"facts": str(facts.absolute()), "hash": given.joint_hash, "case": given.case}
+        content = {"schema_version": SCHEMA_VERSION, "relations": counts, **about}
+        write_manifest(fresh, "result", content)
     return report
+
+
+def _given(facts: Facts, options: Options, progress: Progress) -> Facts:
+    """The facts; with further operators they are extracted once more."""
+    operators = _operators(facts.case, options)
+    if not operators:
+        return facts
+    tables, case = extracted_again(facts.case, operators, progress)
+    return Facts(tables, case, hashed(tables))
 
 
 @dataclass(frozen=True)
@@ -95,7 +121,7 @@ def _write(
     seconds: dict[str, float],
     progress: Progress,
 ) -> Report:
-    from gg_datalog.judging import judge
+    from gg_datalog.judging import judge, state_kept
 
     started = perf_counter()
     found, engine = run.found, run.engine
@@ -109,13 +135,45 @@ def _write(
     about = {"name": engine.name, "version": engine.version()}
     with stored.result() as database:
         complete(database, found.relations)
-        report = run.options.policy.applied(Report(*judge(database), engine=about, stats=stats))
+        report = Report(*judge(database), engine=about, stats=stats)
+        if kept := state_kept(database):
+            stats["state"] = kept
         seconds["judge and write"] = perf_counter() - started
-        if run.options.repairs and report.verdict == "does-not-refine":
+        gap = report.verdict == "does-not-refine"
+        if not run.options.raw:
+            report = _decided(fresh, run, report, seconds, progress)
+            decide(database, report)
+        report = run.options.policy.applied(report)
+        if run.options.repairs and gap and any(map(_open, report.outputs)):
             report = replace(report, findings=_repaired(database, run, report, seconds, progress))
     stats["seconds"] = {phase: round(took, 4) for phase, took in seconds.items()}
     (fresh / REPORT).write_text(as_json(report) + "\n", encoding="utf-8")
     return report
+
+
+def _decided(
+    fresh: Path, run: _Run, report: Report, seconds: dict[str, float], progress: Progress
+) -> Report:
+    """The report with what numbers say of the outputs that are not proved."""
+    from gg_datalog.confirming import Question, budget, confirmed
+    from gg_datalog.evidence import decided, in_question
+
+    allowed, places = budget(run.options.confirm), in_question(report)
+    if not places:
+        return decided(report, {})
+    started = perf_counter()
+    progress("executing what is not proved")
+    partial = _partial(run.facts, run.options)
+    asked = Question(run.case, fresh, report, places, partial, run.options.replayable)
+    numbers = confirmed(asked, allowed)
+    if allowed:
+        seconds["confirm"] = perf_counter() - started
+    return decided(report, numbers)
+
+
+def _open(row: OutputRow) -> bool:
+    """Is it neither proved, nor do numbers agree?"""
+    return row.status != "mapped" and not (row.numbers is not None and row.numbers.agrees)
 
 
 def _operators(case: Mapping[str, Any], options: Options) -> list[Path]:
@@ -124,10 +182,23 @@ def _operators(case: Mapping[str, Any], options: Options) -> list[Path]:
 
 
 def _partial(tables: Mapping[str, pa.Table], options: Options) -> list[str]:
-    if "partial" not in options.configured:
-        return list(options.partial)
+    return _named(tables, options, "partial", options.partial)
+
+
+def _named(
+    tables: Mapping[str, pa.Table], options: Options, option: str, names: Sequence[str]
+) -> list[str]:
+    """The outputs that an option names; a configuration file may name those of other cases."""
+    if option not in options.configured:
+        return list(names)
     outputs = set(tables["output_name"].column("seq").to_pylist())
-    return [name for name in options.partial if name in outputs]
+    return [name for name in names if name in outputs]
+
+
+def _as_allowed(tables: dict[str, pa.Table], options: Options) -> dict[str, pa.Table]:
+    """The facts with what the options allow of outputs."""
+    tables = _with_partial(tables, _partial(tables, options))
+    return _with_layouts(tables, _named(tables, options, "layouts", options.layouts))
 
 
 def _repaired(
@@ -143,7 +214,7 @@ def _repaired(
     def extract(files: CaseFiles) -> dict[str, pa.Table]:
         operators = [Path(path) for path in run.case["operators"]]
         tables = extract_case(files, operators)
-        return _with_partial(tables, _partial(tables, run.options))
+        return _as_allowed(tables, run.options)
 
     started, took = perf_counter(), run.found.seconds.get("total", 0.0)
     limits = (took, run.options.timeout)
@@ -159,13 +230,7 @@ def _with_partial(tables: dict[str, pa.Table], names: Sequence[str]) -> dict[str
         return tables
     import pyarrow as pa
 
-    outputs = tables["output_name"].to_pylist()
-    unknown = set(names) - {row["seq"] for row in outputs}
-    if unknown:
-        known = ", ".join(row["seq"] for row in outputs)
-        raise InputError(
-            f"--allow-partial names `{min(unknown)}`, which is no output", None, f"outputs: {known}"
-        )
+    outputs = _outputs(tables, "--allow-partial", names)
     for row in outputs:
         row["partial"] = int(row["partial"] or row["seq"] in names)
     rows = [{"wants": row["wants"]} for row in outputs if row["partial"]]
@@ -174,3 +239,29 @@ def _with_partial(tables: dict[str, pa.Table], names: Sequence[str]) -> dict[str
         "output_name": pa.Table.from_pylist(outputs, tables["output_name"].schema),
         "may_be_partial": pa.Table.from_pylist(rows, tables["may_be_partial"].schema),
     }
+
+
+def _with_layouts(tables: dict[str, pa.Table], names: Sequence[str]) -> dict[str, pa.Table]:
+    """The facts with these outputs allowed to come back in any order."""
+    if not names:
+        return tables
+    import pyarrow as pa
+
+    chosen = {
+        row["wants"] for row in _outputs(tables, "--allow-layout", names) if row["seq"] in names
+    }
+    chosen |= set(tables["layout_allowed"].column("wants").to_pylist())
+    rows = [{"wants": wants} for wants in sorted(chosen)]
+    schema = tables["layout_allowed"].schema
+    return {**tables, "layout_allowed": pa.Table.from_pylist(rows, schema)}
+
+
+def _outputs(tables: Mapping[str, pa.Table], option: str, names: Sequence[str]) -> list[Any]:
+    """All outputs; refused where a name is none of them."""
+    outputs: list[Any] = tables["output_name"].to_pylist()
+    unknown = set(names) - {row["seq"] for row in outputs}
+    if unknown:
+        known = ", ".join(row["seq"] for row in outputs)
+        text = f"{option} names `{min(unknown)}`, which is no output"
+        raise InputError(text, None, f"outputs: {known}")
+    return outputs

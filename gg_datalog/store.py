@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract.schema import RELATIONS, SCHEMA_VERSION, Relation
-from gg_datalog.folders import read_manifest, replaced_folder, write_manifest
+from gg_datalog.folders import MANIFEST, in_use, read_manifest, replaced_folder, write_manifest
+from gg_datalog.hashes import SOURCES, case_of, joint_hash, sources, table_hash
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,6 +19,20 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "tsv")
 SUFFIX = {"parquet": ".parquet", "tsv": ".facts"}
 AGAIN = "extract the facts again"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts, what the manifest remembers of their case, and the hashes of the tables."""
+
+    tables: dict[str, pa.Table]
+    case: dict[str, Any]
+    hashes: Mapping[str, str]
+
+    @property
+    def joint_hash(self) -> str:
+        """The hash of all that a verdict on these facts is about."""
+        return joint_hash(self.hashes, sources(self.case))
 
 
 def facts_folder(folder: Path) -> AbstractContextManager[Path]:
@@ -39,17 +55,41 @@ def write_relations(
     for name, table in tables.items():
         path = folder / (name + SUFFIX[form])
         write_parquet(path, name, table) if form == "parquet" else _write_tsv(path, table)
+    hashes = hashed(tables)
     content = {
         "schema_version": SCHEMA_VERSION,
         "format": form,
         "relations": {name: table.num_rows for name, table in tables.items()},
-        "case": dict(case),
+        "hash": joint_hash(hashes, sources(case)),
+        "hashes": hashes,
+        SOURCES: sources(case),
+        "case": {key: value for key, value in case.items() if key != SOURCES},
     }
     write_manifest(folder, "facts", content)
 
 
+def hashed(tables: Mapping[str, pa.Table]) -> dict[str, str]:
+    """The hash of each table."""
+    return {name: table_hash(table) for name, table in tables.items()}
+
+
 def read_facts(folder: Path) -> tuple[dict[str, pa.Table], dict[str, Any]]:
     """The facts in a folder, checked against the schema, and the case they were extracted from."""
+    facts = open_facts(folder)
+    return facts.tables, facts.case
+
+
+def open_facts(folder: Path) -> Facts:
+    """The facts in a folder: of one extraction, and as that left them.
+
+    Raises:
+        InputError: a file is missing, cannot be read or was changed.
+    """
+    with in_use(folder):
+        return _facts(folder)
+
+
+def _facts(folder: Path) -> Facts:
     manifest = read_manifest(folder, "facts", "gg-datalog extract")
     version, form = manifest.get("schema_version"), manifest.get("format")
     if version != SCHEMA_VERSION:
@@ -68,8 +108,21 @@ def read_facts(folder: Path) -> tuple[dict[str, pa.Table], dict[str, Any]]:
             raise InputError(f"relation {name} is missing", str(path), AGAIN)
         tables[name] = read(path, relation)
     _check_rows(manifest.get("relations"), tables, folder)
-    case = manifest.get("case")
-    return tables, case if isinstance(case, dict) else {}
+    facts = Facts(tables, case_of(manifest), hashed(tables))
+    _check_hashes(manifest, facts, folder)
+    return facts
+
+
+def _check_hashes(manifest: Mapping[str, Any], facts: Facts, folder: Path) -> None:
+    """The facts are those that were extracted: whoever changes a file changes what is proved."""
+    known = manifest.get("hashes")
+    for name, text in facts.hashes.items():
+        if not isinstance(known, dict) or known.get(name) != text:
+            path = folder / (name + SUFFIX[manifest["format"]])
+            raise InputError("the facts in it were changed after extraction", str(path), AGAIN)
+    if manifest.get("hash") != facts.joint_hash:
+        path = folder / MANIFEST
+        raise InputError("its hash is not that of the facts beside it", str(path), AGAIN)
 
 
 def write_parquet(path: Path, name: str, table: pa.Table) -> None:

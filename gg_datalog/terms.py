@@ -45,7 +45,7 @@ def _value(token: str, tokens: Iterator[str]) -> Any:
 
 
 def _number(token: str) -> bool:
-    return token.lstrip("-").isdigit()
+    return token.isascii() and token.removeprefix("-").isdigit()
 
 
 def chain(record: Any) -> list[Any]:

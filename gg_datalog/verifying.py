@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from gg_datalog.cases import extracted
@@ -72,10 +73,12 @@ def verify(
     engine: str = "auto",
     operators: Sequence[str | Path] = (),
     allow_partial: Sequence[str] = (),
+    allow_layout: Sequence[str] = (),
     baseline: str | Path | None = None,
     timeout: float | None = None,
     result: str | Path | None = None,
     repairs: bool = True,
+    confirm: float | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Says whether the ranks' program computes what the sequential one computes.
@@ -85,12 +88,15 @@ def verify(
         engine: ``auto``, ``souffle`` or ``clingo``.
         operators: files with rows for further operators.
         allow_partial: sequential outputs that may be open sums.
+        allow_layout: sequential outputs whose elements the ranks may return in any order.
         baseline: a file of findings that are known, which are then marked as accepted.
         timeout: seconds after which the rules give up.
         result: a folder for the derived relations, for ``gg-datalog query``; kept nowhere
             where it is not given.
         repairs: whether to look for one collective or scalar that would close the gap of a
             finding, and to try it out.
+        confirm: seconds for executing what is not proved, where torch is installed; 0 for not
+            at all (20, or what ``GG_DATALOG_CONFIRM`` says).
         progress: called with what is being done.
 
     Raises:
@@ -98,7 +104,16 @@ def verify(
     """
     policy = Policy(baseline=None if baseline is None else load_baseline(Path(baseline)))
     tables = [Path(path) for path in operators]
-    options = Options(engine, timeout, allow_partial, tables, policy, repairs=repairs)
+    options = Options(
+        engine,
+        timeout,
+        allow_partial,
+        tables,
+        policy,
+        repairs=repairs,
+        confirm=confirm,
+        layouts=allow_layout,
+    )
     with tempfile.TemporaryDirectory(prefix="gg-datalog-") as work:
         home = Path(work)
         target = home / "result" if result is None else Path(result)
@@ -112,6 +127,8 @@ def judged(
     """The report on a pair; its case, where it has no folder yet, and its facts go to ``home``."""
     if isinstance(pair, (str, Path)):
         files = case_files(Path(pair))
+        if options.replayable == Options.replayable:
+            options = replace(options, replayable=quote(str(pair)))
     else:
         files = pair.documents.write(home / "case")
     facts, case = extracted(files, options.operators, say)

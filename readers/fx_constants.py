@@ -2,7 +2,8 @@
 
 Proofs about masked lookups need the constant that ``x[mask] = 0`` leaves in the graph. Its value is
 taken, in this order, from an ``__init__`` in the text, from the source line of the assignment, and,
-where that line is hidden in an autograd function, as zero. The last two are assumptions.
+where that line is hidden in an autograd function, as zero. The last two are assumptions. A constant
+holds the number in its own type: 0.5 put into integers is 0.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ Number = int | float | bool
 
 COPIES = ("aten.lift_fresh_copy.default", "aten.lift_fresh.default", "aten.detach.default")
 PUTS = ("aten.index_put.default", "aten.index_put_.default", "aten.masked_fill.Tensor")
-ASSIGNMENT = re.compile(r": [\w.]+\[.*\]\s*=(?!=)\s*(.*)$")
+CODE = re.compile(r".+?:\d+(?: in .+?)?: (.*)")
+# A call that hides what is assigned: `return F.apply(x, mask)`; it may go on in the next line.
+HIDDEN = re.compile(r"(return|\w+\s*=)\s*[\w.]+\.apply\(")
+INTEGER = re.compile(r"(u?)int(\d+)")
 
 
 def declared(constructor: ast.FunctionDef | None) -> dict[str, Number]:
@@ -70,13 +74,27 @@ def with_values(nodes: list[Json], known: dict[str, Number]) -> Iterator[tuple[s
         if row["op"] != "get_attr":
             continue
         _formed(row, users.get(row["name"], []))
-        if row["target"] in known:
-            row["value"] = known[row["target"]]
-        elif row.get("shape") == [] and _put_at_mask(row["name"], users, rows):
+        value, how = known.get(row["target"]), ""
+        if value is None and row.get("shape") == [] and _put_at_mask(row["name"], users, rows):
             value, how = _assigned(row.get("source", ""))
-            if value is not None:
-                row["value"] = value
+        value = _held(value, row.get("dtype") or "")
+        if value is not None:
+            row["value"] = value
+            if how:
                 yield row["name"], how
+
+
+def _held(value: Number | None, dtype: str) -> Number | None:
+    """The number as a tensor of the type holds it; None for one that it cannot hold."""
+    found = INTEGER.fullmatch(dtype)
+    if value is None or (found is None and dtype != "bool"):
+        return value
+    if found is None:
+        return bool(value)
+    whole, size = int(value), 1 << int(found[2])
+    if found[1]:
+        return whole % size if -size < whole < size else None
+    return whole if -size <= 2 * whole < size else None
 
 
 def _operands(row: Json) -> Iterator[str]:
@@ -121,8 +139,16 @@ def _puts(user: Json, name: str, rows: dict[str, Json]) -> bool:
 
 
 def _assigned(source: str) -> tuple[Number | None, str]:
-    """The value that a source line assigns; zero where the line does not show the assignment."""
-    found = ASSIGNMENT.search(source)
-    if found is None:
-        return 0, "taken as 0: no source line shows what is assigned"
-    return _number(found[1].partition("#")[0].strip()), "taken from the source line"
+    """The value that a source line assigns; zero where an autograd function hides it."""
+    found = CODE.fullmatch(source)
+    code = found[1].strip() if found else ""
+    if HIDDEN.match(code):
+        return 0, "taken as 0: an autograd function hides what is assigned"
+    try:
+        body = ast.parse(code).body
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None, ""
+    put = body[0] if len(body) == 1 else None
+    if not isinstance(put, ast.Assign) or not isinstance(put.targets[0], ast.Subscript):
+        return None, ""
+    return _number(ast.unparse(put.value)), "taken from the source line"

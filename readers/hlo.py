@@ -18,7 +18,7 @@ from gg_datalog.readers import (
 )
 from gg_datalog.readers.hlo_devices import BadGroups, Devices, read_groups
 from gg_datalog.readers.hlo_graph import Json, Result, Value
-from gg_datalog.readers.hlo_opaque import opaque
+from gg_datalog.readers.hlo_opaque import unknown
 from gg_datalog.readers.hlo_pairing import relations
 from gg_datalog.readers.hlo_program import Program
 from gg_datalog.readers.hlo_scan import numbers
@@ -97,7 +97,7 @@ def _named(module: Module) -> int:
 
 def program(module: Module, devices: Devices, rank: int) -> Program:
     """One device's program as a graph."""
-    made = Program(module, devices, rank, fallback=opaque)
+    made = Program(module, devices, rank, fallback=unknown)
     made.at = module.entry.root
     given = made.run(module.entry, None)
     made.at = module.entry.root

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gg_datalog.readers.hlo_graph import Result, Value
 from gg_datalog.readers.hlo_opaque import expression
 from gg_datalog.readers.hlo_program import Program, lowers
-from gg_datalog.readers.hlo_reduce import root_of
+from gg_datalog.readers.hlo_reduce import combines, root_of
 from gg_datalog.readers.hlo_scan import numbers
 from gg_datalog.readers.hlo_shapes import Array, leaves
 
@@ -41,6 +41,7 @@ def group_of(p: Program, opcode: str) -> tuple[str, tuple[int, ...]]:
 def reduction(p: Program) -> str:
     """What members' tensors are combined by: the root of the computation says it."""
     computation = p.called()
+    combines(p, computation, *p.operands())
     kind = root_of(computation)
     if kind not in REDUCTIONS:
         text = expression(p, computation)

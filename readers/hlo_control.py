@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gg_datalog.readers.hlo_graph import Result, Value
-from gg_datalog.readers.hlo_opaque import COLLECTIVE, given, opaque
+from gg_datalog.readers.hlo_opaque import COLLECTIVE
 from gg_datalog.readers.hlo_program import HANDLERS, Program, lowers, shape_of
 from gg_datalog.readers.hlo_scan import inside, split
 from gg_datalog.readers.hlo_shapes import Array, Shape
@@ -168,10 +168,4 @@ def done(p: Program) -> Result:
     return found
 
 
-@lowers("sort")
-def sort(p: Program) -> Result:
-    """Opaque: its comparison is part of it."""
-    return opaque(p)
-
-
-__all__ = ["HANDLERS", "given"]
+__all__ = ["HANDLERS"]

@@ -8,6 +8,7 @@ from typing import Any
 from gg_datalog.readers.hlo_graph import Result, Value
 from gg_datalog.readers.hlo_opaque import opaque
 from gg_datalog.readers.hlo_program import Program, lowers
+from gg_datalog.readers.hlo_shapes import Array
 
 UNARY = {
     "abs": "aten.abs.default",
@@ -34,6 +35,9 @@ UNARY = {
     "count-leading-zeros": "hlo.count_leading_zeros",
 }
 INTEGERS = ("abs", "sign", "popcnt", "count-leading-zeros")  # of integers, too
+# What these give depends on how many bits there are.
+BITS = ("popcnt", "count-leading-zeros", "shift-left", "shift-right-arithmetic",
+        "shift-right-logical")  # fmt: skip
 BINARY = {
     "and": "aten.bitwise_and.Tensor",
     "or": "aten.bitwise_or.Tensor",
@@ -47,24 +51,32 @@ COMPARE = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge
 MIRROR = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 
-def alike(p: Program, values: list[Value], count: int) -> None:
-    """Operands have the shape of the result."""
-    dims = p.array().dims
+def alike(p: Program, values: list[Value], count: int, typed: bool = True) -> None:
+    """Operands have the shape of the result, and where they are ``typed`` its element type."""
+    shape = p.array()
     if len(values) != count:
         p.need(False, f"it has {len(values)} operands, not {count}")
     for x in values:
-        if x.shape.dims != dims:
+        if x.shape.dims != shape.dims or (typed and not x.shape.kin(shape)):
             p.need(False, f"operand `{x.node}` is {x.shape}")
+
+
+def width(x: Value) -> dict[str, str]:
+    """The width and the sign of integers, where what is computed depends on them."""
+    return {"width": x.shape.torch}
 
 
 @lowers(*UNARY)
 def unary(p: Program) -> Result:
     """A function of one tensor."""
     x = p.operand(0)
-    alike(p, p.operands(), 1)
-    if not x.shape.floats and p.at.opcode not in INTEGERS:
-        return opaque(p)
-    return p.make(UNARY[p.at.opcode], [x.ref])
+    if x.shape.complex:
+        return p.make("hlo.complex_function", [x.ref], kwargs={"function": p.at.opcode})
+    alike(p, p.operands(), 1, typed=p.at.opcode != "is-finite")
+    whole = x.shape.integers and x.shape.dtype != "pred"
+    p.need(x.shape.floats or (whole and p.at.opcode in INTEGERS), f"of {x.shape}")
+    kwargs = width(x) if p.at.opcode in BITS else {}
+    return p.make(UNARY[p.at.opcode], [x.ref], kwargs=kwargs)
 
 
 @lowers(*BINARY)
@@ -77,7 +89,8 @@ def binary(p: Program) -> Result:
             if y.single is not None:
                 kept = bool(y.single) == (p.at.opcode == "and")
                 return p.alias(x) if kept else p.filled(p.at.opcode == "or", p.array())
-    return p.make(BINARY[p.at.opcode], [a.ref, b.ref])
+    kwargs = width(a) if p.at.opcode in BITS else {}
+    return p.make(BINARY[p.at.opcode], [a.ref, b.ref], kwargs=kwargs)
 
 
 @lowers("add", "multiply")
@@ -116,8 +129,8 @@ def divide(p: Program) -> Result:
     """A quotient; of integers it is cut."""
     a, b = p.operand(0), p.operand(1)
     alike(p, [a, b], 2)
-    if not a.shape.floats:
-        return p.make("hlo.divide_integer", [a.ref, b.ref])
+    if a.shape.integers:
+        return p.make("hlo.divide_integer", [a.ref, b.ref], kwargs=width(a))
     return p.make("aten.div.Tensor", [a.ref, _second(a, b)])
 
 
@@ -126,8 +139,8 @@ def remainder(p: Program) -> Result:
     """What a division leaves, with the sign of the dividend."""
     a, b = p.operand(0), p.operand(1)
     alike(p, [a, b], 2)
-    if not a.shape.floats:
-        return p.make("hlo.remainder_integer", [a.ref, b.ref])
+    if a.shape.integers:
+        return p.make("hlo.remainder_integer", [a.ref, b.ref], kwargs=width(a))
     return p.make("aten.fmod.Tensor", [a.ref, b.ref])
 
 
@@ -136,6 +149,8 @@ def power(p: Program) -> Result:
     """A power."""
     a, b = p.operand(0), p.operand(1)
     alike(p, [a, b], 2)
+    if a.shape.integers:
+        return p.make("hlo.power_integer", [a.ref, b.ref], kwargs=width(a))
     if not a.shape.floats:
         return opaque(p)
     if b.number is not None and a.number is None:
@@ -168,6 +183,7 @@ def clamp(p: Program) -> Result:
 
     low, x, high = p.operand(0), p.operand(1), p.operand(2)
     alike(p, [x], 1)
+    p.need(low.shape.kin(x.shape) and high.shape.kin(x.shape), "types differ")
     if low.number is not None and high.number is not None:
         if x.shape.integers and x.shape.dtype != "pred":
             ends = int(low.number), int(high.number)
@@ -190,11 +206,10 @@ def _wide(p: Program, x: Value, suffix: str) -> Value:
 
 @lowers("negate")
 def negate(p: Program) -> Result:
-    """The opposite number; one without a sign wraps."""
+    """The opposite number, modulo the width of integers."""
     x = p.operand(0)
     alike(p, [x], 1)
-    target = "hlo.negate_unsigned" if x.shape.unsigned else "aten.neg.default"
-    return p.make(target, [x.ref])
+    return p.make("aten.neg.default", [x.ref])
 
 
 @lowers("not")
@@ -210,10 +225,11 @@ def invert(p: Program) -> Result:
 def compare(p: Program) -> Result:
     """A comparison; a number comes second."""
     a, b = p.operand(0), p.operand(1)
-    alike(p, [a, b], 2)
-    p.need(p.array().dtype == "pred" and a.shape.dtype == b.shape.dtype, "types differ")
+    alike(p, [a, b], 2, typed=False)
+    p.need(p.array().dtype == "pred" and a.shape.kin(b.shape), "types differ")
     direction = p.at.attributes.get("direction", "")
     p.need(direction in COMPARE, f"direction {direction!r}")
+    _compared_as(p, a.shape)
     if p.at.attributes.get("type") == "TOTALORDER" and a.shape.floats:
         return p.make(f"hlo.compare_total_{COMPARE[direction]}", [a.ref, b.ref])
     if a.number is not None and b.number is None:
@@ -223,6 +239,15 @@ def compare(p: Program) -> Result:
     return p.make(f"aten.{COMPARE[direction]}.Tensor", [a.ref, b.ref])
 
 
+def _compared_as(p: Program, shape: Array) -> None:
+    """The order that the text names is the one of the type."""
+    order = p.at.attributes.get("type")
+    if order is None or not (shape.integers or shape.floats):
+        return
+    known = ("FLOAT", "TOTALORDER") if shape.floats else ("SIGNED" if shape.signed else "UNSIGNED",)
+    p.need(order in known, f"type {order} of {shape}")
+
+
 @lowers("select")
 def select(p: Program) -> Result:
     """One or the other; where the choice is known, that one."""
@@ -230,33 +255,39 @@ def select(p: Program) -> Result:
 
     mask, a, b = p.operand(0), p.operand(1), p.operand(2)
     alike(p, [a, b], 2)
+    p.need(mask.shape.dtype == "pred", f"it chooses by {mask.shape}")
     if mask.single is not None:
         return p.alias(a if mask.single else b)
     if not mask.shape.dims and p.array().dims:
         mask = _wide(p, mask, "mask")
-    alike(p, [mask], 1)
+    alike(p, [mask], 1, typed=False)
     return masked_gather(p, mask, a, b) or p.make("hlo.select", [mask.ref, a.ref, b.ref])
 
 
 @lowers("convert")
 def convert(p: Program) -> Result:
-    """Another element type."""
-    alike(p, p.operands(), 1)
-    return p.make("aten.clone.default", [p.operand(0).ref])
+    """Another element type: integers wrap, floats are cut, everything but 0 is true."""
+    alike(p, p.operands(), 1, typed=False)
+    x, shape = p.operand(0), p.array()
+    if x.shape == shape:
+        return p.alias(x)
+    return p.make("hlo.convert", [x.ref], kwargs={"dtype": {"dtype": shape.torch}})
 
 
 @lowers("bitcast-convert")
 def bitcast_convert(p: Program) -> Result:
     """The bits as another type."""
     x, shape = p.operand(0), p.array()
-    if x.shape.dims != shape.dims:
-        return opaque(p)
-    return p.make("hlo.bitcast_convert", [x.ref, x.shape.dtype, shape.dtype])
+    types = {"before": x.shape.torch, "after": shape.torch}
+    if x.shape.dims != shape.dims:  # several narrow elements make up a wide one
+        return p.make("hlo.bitcast_convert_in_parts", [x.ref], kwargs=types)
+    return p.make("hlo.bitcast_convert", [x.ref], kwargs=types)
 
 
 @lowers("reduce-precision")
 def reduce_precision(p: Program) -> Result:
     """Rounded to fewer bits."""
     alike(p, p.operands(), 1)
-    bits = [p.at.attributes.get(key, "") for key in ("exponent_bits", "mantissa_bits")]
-    return p.make("hlo.reduce_precision", [p.operand(0).ref, *bits])
+    bits = [p.ints(key) for key in ("exponent_bits", "mantissa_bits")]
+    p.need(all(len(found) == 1 for found in bits), "it says no number of bits")
+    return p.make("hlo.reduce_precision", [p.operand(0).ref, *(found[0] for found in bits)])

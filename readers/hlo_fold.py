@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gg_datalog.readers import hlo_known as k
 from gg_datalog.readers.hlo_known import Affine, Known, Table, number, splat
-from gg_datalog.readers.hlo_literals import exact, read_literal, rounded
+from gg_datalog.readers.hlo_literals import exact, read_literal, rounded, wrapped
 from gg_datalog.readers.hlo_scan import numbers
 from gg_datalog.readers.hlo_shapes import Array
 
@@ -46,11 +46,21 @@ def _literal(p: Program, shape: Array) -> Known | None:
 
 def _iota(p: Program, shape: Array) -> Known | None:
     dims = numbers(p.at.attributes.get("iota_dimension", "0"))
-    if shape.dtype == "pred" or not (shape.integers or shape.floats) or not shape.dims:
+    if not shape.dims or not counts(Array(shape.dtype, (shape.dims[dims[0]],))):
         return None
     if shape.floats and not exact(shape.dims[dims[0]], shape.dtype):
         return None
     return Affine(0, tuple(int(i == dims[0]) for i in range(len(shape.dims))))
+
+
+def counts(row: Array) -> bool:
+    """Are 0, 1, 2, ... numbers of the type? Integers that are too narrow begin anew."""
+    return row.floats or (row.integers and holds(row, max(0, row.size - 1)))
+
+
+def holds(shape: Array, value: int) -> bool:
+    """Is it a number of the integer type?"""
+    return shape.dtype != "pred" and wrapped(value, shape.dtype) == value
 
 
 def _known(value: Value) -> Known:

@@ -165,6 +165,8 @@ class Writer:
 
     def alias(self, x: Value, shape: Array | None = None) -> Value:
         """The same tensor under the name of the instruction at hand."""
+        shape = self.array() if shape is None else shape
+        self.need(x.shape == shape, f"it is given {x.shape}")
         made = self.make("aten.clone.default", [x.ref], shape)
         self.like(made, x)
         return Value(made.node, made.shape, x.known, x.local, x.shifted)
@@ -194,6 +196,7 @@ class Writer:
 
     def joined(self, parts: Sequence[Value], dim: int, suffix: str = "") -> Value:
         """Tensors one after the other."""
+        self.need(all(part.shape.kin(parts[0].shape) for part in parts), "types differ")
         dims = list(parts[0].shape.dims)
         dims[dim] = sum(p.shape.dims[dim] for p in parts)
         shape = Array(parts[0].shape.dtype, tuple(dims))

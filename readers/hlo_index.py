@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from gg_datalog.readers.hlo_graph import Result, Value
 from gg_datalog.readers.hlo_known import bounds
+from gg_datalog.readers.hlo_literals import limits
 from gg_datalog.readers.hlo_opaque import opaque
 from gg_datalog.readers.hlo_program import Program, lowers
-from gg_datalog.readers.hlo_reduce import root_of
+from gg_datalog.readers.hlo_reduce import combines, root_of
 from gg_datalog.readers.hlo_shapes import Array
 
 
@@ -67,8 +68,8 @@ def within(p: Program, ids: Value, rows: int) -> Value:
 
 def lies(p: Program, x: Value, low: int, high: int) -> bool:
     """Are all elements surely between two bounds?"""
-    found = p.ranges.get(x.node)
-    if found is None and x.known is not None and x.shape.integers:
+    found = p.ranges.get(x.node) or (limits(x.shape.dtype) if x.shape.integers else None)
+    if x.node not in p.ranges and x.known is not None and x.shape.integers:
         ends = bounds(x.known, x.shape)
         found = int(ends[0]), int(ends[1])
     return found is not None and low <= found[0] and found[1] <= high
@@ -76,7 +77,9 @@ def lies(p: Program, x: Value, low: int, high: int) -> bool:
 
 def clamped(p: Program, x: Value, low: int, high: int, suffix: str = "") -> Value:
     """Elements moved between two bounds."""
-    made = p.make("aten.clamp.default", [x.ref, low, high], x.shape, suffix)
+    first, last = limits(x.shape.dtype)  # what the type does not hold is no bound
+    ends = [max(low, first), min(high, last)]
+    made = p.make("aten.clamp.default", [x.ref, *ends], x.shape, suffix)
     if low <= high:
         p.ranges[made.node] = (low, high)
     return made
@@ -149,6 +152,7 @@ def scatter(p: Program) -> Result:
     if len(p.at.operands) != 3 or root_of(p.called()) != "add" or not p.operand(0).shape.floats:
         return opaque(p)
     x, ids, values = p.operands()
+    combines(p, p.called(), x, values)
     starts = p.ints("scatter_dims_to_operand_dims")
     if len(starts) != 1 or p.ints("inserted_window_dims") != starts:
         return opaque(p)
@@ -191,7 +195,11 @@ def _dropped(
     """Positions outside of the shard as 0, and their values as 0."""
     truth = Array("pred", ids.shape.dims)
     below = p.make("aten.lt.Scalar", [ids.ref, 0], truth, "below")
-    above = p.make("aten.ge.Scalar", [ids.ref, x.shape.dims[dim]], truth, "above")
+    rows = x.shape.dims[dim]
+    if limits(ids.shape.dtype)[1] < rows:  # no position lies behind the shard
+        above = p.filled(False, truth, "above")
+    else:
+        above = p.make("aten.ge.Scalar", [ids.ref, rows], truth, "above")
     outside = p.make("aten.bitwise_or.Tensor", [below.ref, above.ref], truth, "outside")
     held = p.make("aten.masked_fill.Scalar", [ids.ref, outside.ref, 0], ids.shape, "held")
     wide = Array("pred", values.shape.dims)

@@ -86,6 +86,16 @@ def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
+def _shift_arithmetic(bits: int) -> Callable[[int, int], int]:
+    """The highest bit is a sign, in types without one, too."""
+
+    def shift(a: int, b: int) -> int:
+        signed = a - (1 << bits) if a >> (bits - 1) > 0 else a
+        return signed >> (b if 0 <= b < bits else bits - 1)
+
+    return shift
+
+
 def _shift_logical(bits: int) -> Callable[[int, int], int]:
     return lambda a, b: (a & ((1 << bits) - 1)) >> b if 0 <= b < bits else 0
 
@@ -122,7 +132,8 @@ def binary(opcode: str, shape: Array, a: Known, b: Known) -> Known | None:
         return None
     if shape.dtype != "pred" and (steps := _steps(opcode, a, b)) is not None:
         low, high = bounds(steps, shape)
-        return steps if _fits(low, shape) and _fits(high, shape) else None
+        if _fits(low, shape) and _fits(high, shape):
+            return steps
     apply = BINARY.get(opcode) or SHIFTS[opcode](int(shape.dtype[1:]))
     return _mapped(shape, lambda x, y: wrapped(int(apply(int(x), int(y))), shape.dtype), a, b)
 
@@ -140,10 +151,8 @@ def _floats(opcode: str, shape: Array, a: Known, b: Known) -> Known | None:
 SHIFTS: dict[str, Callable[[int], Callable[[int, int], int]]] = {
     "shift-left": lambda bits: lambda a, b: a << b if 0 <= b < bits else 0,
     "shift-right-logical": _shift_logical,
-    "shift-right-arithmetic": lambda bits: lambda a, b: a >> min(b, bits - 1) if b >= 0 else a >> (
-        bits - 1
-    ),
-}  # fmt: skip
+    "shift-right-arithmetic": _shift_arithmetic,
+}
 
 
 def _fits(value: Number, shape: Array) -> bool:

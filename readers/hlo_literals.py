@@ -40,10 +40,14 @@ def _value(word: str, shape: Array) -> Number:
         if shape.dtype == "pred":
             return bool(WORDS[word]) if word in WORDS else bool(int(word))
         if shape.integers:
-            return int(word)
+            if wrapped(value := int(word), shape.dtype) != value:
+                raise BadLiteral(f"{word} is out of range for {shape.dtype}")
+            return value
         if word.startswith("(") or not shape.floats:
             raise BadLiteral(f"{word!r} is a complex number")
         return float("nan") if NOT_A_NUMBER.fullmatch(word) else rounded(float(word), shape.dtype)
+    except BadLiteral:
+        raise
     except (KeyError, ValueError, OverflowError):
         raise BadLiteral(f"{word!r} is no {shape.dtype}") from None
 
@@ -76,6 +80,14 @@ def wrapped(value: int, dtype: str) -> int | bool:
     if dtype[0] == "s" and value >> (bits - 1):
         value -= 1 << bits
     return value
+
+
+def limits(dtype: str) -> tuple[int, int]:
+    """The smallest and the largest number of an integer type."""
+    if dtype == "pred":
+        return 0, 1
+    bits = int(dtype[1:])
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype[0] == "s" else (0, (1 << bits) - 1)
 
 
 def exact(value: Number, dtype: str) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gg_datalog.readers.hlo_fold import clamped, cuts
+from gg_datalog.readers.hlo_fold import clamped, counts, cuts, holds
 from gg_datalog.readers.hlo_graph import Result, Value
+from gg_datalog.readers.hlo_index import clamped as inside
 from gg_datalog.readers.hlo_known import Affine
 from gg_datalog.readers.hlo_literals import Number
 from gg_datalog.readers.hlo_opaque import given, opaque
@@ -87,9 +88,9 @@ def iota(p: Program) -> Result:
     """Numbers along one dimension."""
     shape, dims = p.array(), p.ints("iota_dimension") or [0]
     p.need(dims[0] < len(shape.dims), f"it has no dimension {dims[0]}")
-    if shape.dtype in ("c64", "c128", "pred"):
-        return opaque(p)
     row = Array(shape.dtype, (shape.dims[dims[0]],))
+    if not counts(row):
+        return opaque(p, "hlo.iota_general")
     steps = Affine(0, (1,))
     if row == shape:
         return p.counting(steps, shape)
@@ -176,7 +177,7 @@ def pad(p: Program) -> Result:
     x, fill = p.operand(0), p.operand(1)
     rows = re.findall(r"(-?\d+)_(-?\d+)(?:_(\d+))?", p.at.attributes.get("padding", ""))
     p.need(len(rows) == len(x.shape.dims), "its padding does not fit its operand")
-    p.need(not fill.shape.dims, f"it pads with {fill.shape}")
+    p.need(not fill.shape.dims and fill.shape.kin(x.shape), f"it pads with {fill.shape}")
     start = x
     for dim, (low, high, between) in enumerate(rows):
         x = _between(p, x, fill, dim, int(between or 0))
@@ -251,10 +252,14 @@ def dynamic_slice(p: Program) -> Result:
 def _at_index(p: Program, x: Value, dim: int, start: Value, size: int) -> Value:
     """Positions from an index on that depends on data."""
     tag, whole = f"dim{dim}", x.shape.dims[dim]
-    ids = p.make("aten.clamp.default", [start.ref, 0, whole - size], start.shape, f"{tag}.start")
+    ids = inside(p, start, 0, whole - size, f"{tag}.start")
     ids = p.view(ids, [1], f"{tag}.first")
     if size > 1:
         row = Array(start.shape.dtype, (size,))
+        if not holds(row, whole - 1):  # positions are counted in 64 bits, whatever the index is
+            row = Array("s64", (size,))
+            cast = {"dtype": {"dtype": row.torch}}
+            ids = p.make("hlo.convert", [ids.ref], Array("s64", (1,)), f"{tag}.wide", cast)
         wide = p.view(ids, [], f"{tag}.scalar")
         wide = p.make("hlo.broadcast", [wide.ref, [], [size]], row, f"{tag}.starts")
         count = p.counting(Affine(0, (1,)), row, f"{tag}.range")
@@ -269,12 +274,14 @@ def dynamic_update_slice(p: Program) -> Result:
     """A tensor with a slice put at an index that is known; else an opaque operator."""
     x, part = p.operand(0), p.operand(1)
     p.need(x.shape == p.array() and len(part.shape.dims) == len(x.shape.dims), "shapes differ")
+    p.need(x.shape.dtype == part.shape.dtype, "types differ")
     found = starts(p, 2, len(x.shape.dims))
     partial = [
         i for i, (a, b) in enumerate(zip(x.shape.dims, part.shape.dims, strict=True)) if a != b
     ]
     if any(found[i].number is None for i in partial):
-        return given(p, "hlo.dynamic_update_slice", [x.ref, part.ref, *(v.ref for v in found)], {})
+        places = [v.ref for v in found]
+        return given(p, "hlo.dynamic_update_slice", [x.ref, part.ref, places], {})
     known = [int(v.number or 0) if i in partial else 0 for i, v in enumerate(found)]
     at = clamped(known, x.shape, part.shape.dims)
     return p.alias(part) if not partial else _named(p, _put(p, x, part, at, partial))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from gg_datalog.extract.signature import signature
 from gg_datalog.readers.hlo_graph import Json, Result, Value
 from gg_datalog.readers.hlo_program import HANDLERS, Program, lowers
 from gg_datalog.readers.hlo_scan import inside, split, unquoted
@@ -49,13 +50,47 @@ COLLECTIVE = re.compile(r"all-|reduce-scatter|collective-|partition-id|replica-i
 UNREADABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def opaque(p: Program, target: str | None = None, **more: Any) -> Result:
+def opaque(p: Program, target: str | None = None) -> Result:
     """An operator that is a function of its operands and of every attribute of the text."""
-    if COLLECTIVE.match(p.at.opcode):
-        raise p.error("this collective is not described", "take a dump of an earlier pass")
     name = target or "hlo." + p.at.opcode.replace("-", "_")
     operands = [_reference(p, p.result(i)) for i in range(len(p.at.operands))]
-    return given(p, name, operands, attributes(p) | more)
+    known = signature(name)
+    if known is not None and known.parameters[0].type == "Tensor[]":
+        operands = [operands]
+    told = ", ".join(f"{key}={text}" for key, text in sorted(attributes(p).items()))
+    return given(p, name, operands, {"attributes": told} if told else {})
+
+
+def unknown(p: Program) -> Result:
+    """What no version of HLO that is known here has: never taken for what has a meaning."""
+    if COLLECTIVE.match(p.at.opcode):
+        raise p.error("this collective is not described", "take a dump of an earlier pass")
+    name = "hlo." + p.at.opcode.replace("-", "_")
+    p.need(signature(name) is None, "no operator of HLO is called that")
+    return opaque(p, name)
+
+
+@lowers(
+    "batch-norm-grad",
+    "batch-norm-inference",
+    "batch-norm-training",
+    "cholesky",
+    "complex",
+    "convolution",
+    "fft",
+    "imag",
+    "map",
+    "real",
+    "rng-bit-generator",
+    "select-and-scatter",
+    "sort",
+    "stochastic-convert",
+    "topk",
+    "triangular-solve",
+)
+def undescribed(p: Program) -> Result:
+    """Operators of HLO that nothing more is known of."""
+    return opaque(p)
 
 
 def given(p: Program, name: str, operands: Sequence[Any], kwargs: Json) -> Result:
@@ -160,7 +195,10 @@ def custom_call(p: Program) -> Result:
     if p.at.attributes.get("custom_call_has_side_effect") == "true":
         name += "_random"  # no two calls need give the same: never taken as equal
     kernel = {} if name == target else {"custom_call_target": UNREADABLE.sub(" ", target)}
-    return opaque(p, f"hlo.{name}", **kernel)
+    if signature(f"hlo.{name}") is not None:  # a kernel that is called like an operator of HLO
+        name = f"custom_call_{name}"
+    operands = [_reference(p, p.result(i)) for i in range(len(p.at.operands))]
+    return given(p, f"hlo.{name}", operands, attributes(p) | kernel)
 
 
 def _marker(p: Program) -> Result:
@@ -185,13 +223,16 @@ def _rms_norm(p: Program) -> Result:
         rest.pop("backend_config", None)
     p.need(len(dims) == 1, f"`backend_config` {config!r} is no dimension of its weight")
     more = [p.operand(i) for i in range(2, len(p.at.operands))]
+    p.need(len(more) <= 1, f"it has {len(p.at.operands)} operands")
     args = [weight.ref, *(v.ref if v.number is None else v.number for v in more)]
+    told = ", ".join(f"{key}={text}" for key, text in sorted(rest.items()))
+    kwargs = {"attributes": told} if told else {}
     if dims == [0]:
-        return p.make("hlo.AwsNeuronRmsNorm", [x.ref, *args], kwargs=rest)
+        return p.make("hlo.AwsNeuronRmsNorm", [x.ref, *args], kwargs=kwargs)
     order = [dims[0], *(i for i in range(len(x.shape.dims)) if i != dims[0])]
     front = p.permuted(x, order, "front")
     shape = Array(p.array().dtype, front.shape.dims)
-    normal = p.make("hlo.AwsNeuronRmsNorm", [front.ref, *args], shape, "normal", rest)
+    normal = p.make("hlo.AwsNeuronRmsNorm", [front.ref, *args], shape, "normal", kwargs)
     return p.permuted(normal, [order.index(i) for i in range(len(order))])
 
 
@@ -205,6 +246,7 @@ NOT_READ = {
     "ragged-all-to-all": "sizes that depend on data are not described",
     "set-dimension-size": "a size that depends on data is not described",
     "get-dimension-size": "a size that depends on data is not described",
+    "dynamic-reshape": "a size that depends on data is not described",
     "domain": "it belongs to a pass in the middle of the partitioner",
 }
 

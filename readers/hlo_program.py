@@ -12,7 +12,7 @@ from gg_datalog.readers.hlo_devices import BadGroups
 from gg_datalog.readers.hlo_fold import fold
 from gg_datalog.readers.hlo_graph import Recipe, Result, Value, Writer, literal
 from gg_datalog.readers.hlo_known import Affine, Known, Table, number
-from gg_datalog.readers.hlo_literals import BadLiteral, read_literal
+from gg_datalog.readers.hlo_literals import BadLiteral, Number, read_literal
 from gg_datalog.readers.hlo_scan import Unbalanced, numbers
 from gg_datalog.readers.hlo_shapes import Array, Shape
 from gg_datalog.readers.hlo_text import Computation
@@ -189,16 +189,21 @@ class Program(Writer):
         return Value(name, shape, known)
 
     def _table(self, known: Table, shape: Array) -> str:
-        return self.emit("hlo.constant", table_args(shape, known.values), shape)
+        return self.literal(shape, known.values)
 
+    def literal(self, shape: Array, values: Sequence[Number]) -> str:
+        """A node for an array constant, told from any other."""
+        if len(values) <= SHORT:
+            listed = [literal(v) for v in values]
+            return self.emit("hlo.constant", [shape.dtype, list(shape.dims), listed], shape)
+        from hashlib import sha256
 
-def table_args(shape: Array, values: Sequence[object]) -> list[object]:
-    """Arguments that tell one array constant from any other."""
-    if len(values) <= SHORT:
-        return [shape.dtype, list(shape.dims), [literal(v) for v in values]]  # type: ignore[arg-type]
-    from hashlib import sha256
+        return self.worded(shape, sha256(repr(list(values)).encode()).hexdigest())
 
-    return [shape.dtype, list(shape.dims), sha256(repr(list(values)).encode()).hexdigest()]
+    def worded(self, shape: Array, text: str) -> str:
+        """The same, told by a text."""
+        args = [shape.dtype, list(shape.dims)]
+        return self.emit("hlo.constant", args, shape, kwargs={"text": text})
 
 
 def shape_of(result: Result) -> Shape | None:
@@ -216,11 +221,11 @@ def constant(p: Program) -> Result:
     """A literal; one that the text leaves out has no known value."""
     shape = p.array()
     if shape.dtype in ("c64", "c128") or shape.dtype.startswith("f8"):
-        return p.make("hlo.constant", [shape.dtype, list(shape.dims), " ".join(p.at.inner.split())])
+        return Value(p.worded(shape, " ".join(p.at.inner.split())), shape)
     values = read_literal(p.at.inner, shape)
     if values is None:
         p.warnings.setdefault(f"`{p.at.name}`: the text leaves the constant's elements out")
         return Value(p.emit(p.at.name, [], shape, op="get_attr"), shape)
     known = fold(p)
     made = None if known is None else p.constant(known, shape)
-    return made or Value(p.emit("hlo.constant", table_args(shape, values), shape), shape)
+    return made or Value(p.literal(shape, values), shape)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gg_datalog.readers.hlo_graph import Result, Value
+from gg_datalog.readers.hlo_graph import Json, Result, Value
 from gg_datalog.readers.hlo_known import number
-from gg_datalog.readers.hlo_literals import Number
+from gg_datalog.readers.hlo_literals import Number, limits
 from gg_datalog.readers.hlo_opaque import opaque
 from gg_datalog.readers.hlo_program import Program, lowers
 from gg_datalog.readers.hlo_scan import inside, numbers
@@ -69,15 +69,25 @@ def _uncast(at: Instruction, by_name: Mapping[str, Instruction]) -> Instruction:
     return at
 
 
+def combines(p: Program, computation: Computation, *operands: Value) -> None:
+    """The computation is one of numbers of the operands' type."""
+    for at in computation.parameters:
+        for x in operands:
+            good = isinstance(at.shape, Array) and at.shape.kin(x.shape)
+            p.need(good, f"`{computation.name}` combines {at.shape}, it is given {x.shape}")
+
+
+def kept_type(shape: Array) -> Json:
+    """Torch adds integers up in 64 bits unless it is told otherwise."""
+    return {"dtype": {"dtype": shape.torch}} if shape.integers else {}
+
+
 def changes_nothing(kind: str, value: Number | None, shape: Array) -> bool:
     """Is the number the one that a reduction may begin with?"""
     if value is None:
         return False
     if kind in ("maximum", "minimum") and not shape.floats:
-        bits = int(shape.dtype[1:])
-        low = 0 if shape.unsigned else -(1 << (bits - 1))
-        high = (1 << bits) - 1 if shape.unsigned else (1 << (bits - 1)) - 1
-        return value == (low if kind == "maximum" else high)
+        return value == limits(shape.dtype)[kind == "minimum"]
     starts = {"add": 0, "multiply": 1, "or": False, "and": True}
     starts |= {"maximum": float("-inf"), "minimum": float("inf")}  # type: ignore[dict-item]
     return bool(value == starts[kind])
@@ -90,9 +100,11 @@ def reduce(p: Program) -> Result:
     if kind is None or len(p.at.operands) != 2 or not isinstance(p.at.shape, Array):
         return opaque(p)
     x, start, shape = p.operand(0), p.operand(1), p.array()
+    combines(p, p.called(), x, start)
     dims = p.ints("dimensions")
     kept = tuple(n for i, n in enumerate(x.shape.dims) if i not in dims)
     p.need(kept == shape.dims and not start.shape.dims, f"it is given {x.shape}")
+    p.need(x.shape.kin(shape), f"it is given {x.shape}")
     if changes_nothing(kind, number(start.known), shape):
         return _folded(p, x, dims, kind, "")
     body = _folded(p, x, dims, kind, "body")
@@ -107,7 +119,7 @@ def _folded(p: Program, x: Value, dims: list[int], kind: str, suffix: str) -> Va
     if all(x.shape.dims[i] == 1 for i in dims):
         return p.view(x, shape.dims, suffix)
     if kind == "add":
-        return p.make(FOLDS[kind], [x.ref, dims, False], shape, suffix)
+        return p.make(FOLDS[kind], [x.ref, dims, False], shape, suffix, kept_type(shape))
     if x.shape.dtype == "pred" or len(dims) != 1:
         name = {"or": "amax", "maximum": "amax", "and": "amin", "minimum": "amin"}.get(kind)
         if name is not None:
@@ -129,13 +141,14 @@ def reduce_window(p: Program) -> Result:
     pads = [tuple(numbers(r.replace("_", ","))) for r in window.get("pad", "").split("x")]
     dims = [i for i, n in enumerate(sizes) if n > 1]
     plain = root_of(p.called()) == "add" and number(start.known) == 0 and x.shape == p.array()
+    combines(p, p.called(), x, start)
     if not plain or len(dims) != 1 or len(sizes) != len(x.shape.dims) or len(pads) != len(sizes):
         return opaque(p)
     dim, extent = dims[0], x.shape.dims[dims[0]]
     wanted = [(extent - 1, 0) if i == dim else (0, 0) for i in range(len(sizes))]
     if sizes[dim] != extent or pads != wanted:
         return opaque(p)
-    return p.make("aten.cumsum.default", [x.ref, dim])
+    return p.make("aten.cumsum.default", [x.ref, dim], kwargs=kept_type(x.shape))
 
 
 @lowers("dot")
@@ -143,7 +156,7 @@ def dot(p: Program) -> Result:
     """A product, added up over the contracted dimensions. Its precision means nothing here."""
     a, b = p.operand(0), p.operand(1)
     if len(p.at.operands) != 2 or "sparsity" in p.at.attributes or a.shape.dtype == "pred":
-        return opaque(p)
+        return opaque(p, "hlo.dot_general")
     lists = [
         p.ints(key)
         for key in (
@@ -161,11 +174,8 @@ def dot(p: Program) -> Result:
     for x, used in ((a, lists[0] + lists[2]), (b, lists[1] + lists[3])):
         dims += [n for i, n in enumerate(x.shape.dims) if i not in used]
     p.need(dims == list(p.array().dims), f"the product is {dims}")
-    if (
-        not (a.shape.floats and b.shape.floats and p.array().floats)
-        and a.shape.dtype != p.array().dtype
-    ):
-        return opaque(p)
+    if not (a.shape.kin(b.shape) and a.shape.kin(p.array())):
+        return opaque(p, "hlo.dot_general")
     if not lists[0]:
         return _outer(p, a, b, lists[2], lists[3])
     return p.make("hlo.dot", [a.ref, b.ref, *lists])

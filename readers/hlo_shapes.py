@@ -52,14 +52,28 @@ class Array:
         return self.dtype.startswith(("f", "bf"))
 
     @property
+    def complex(self) -> bool:
+        """Does it hold complex numbers?"""
+        return self.dtype.startswith("c")
+
+    @property
     def unsigned(self) -> bool:
         """Does it hold integers without a sign?"""
         return self.dtype.startswith("u")
 
     @property
+    def signed(self) -> bool:
+        """Does it hold integers with a sign?"""
+        return self.dtype.startswith("s")
+
+    @property
     def integers(self) -> bool:
         """Does it hold integers or truth values?"""
         return self.dtype == "pred" or self.dtype[0] in "su"
+
+    def kin(self, other: Array) -> bool:
+        """Is the element type the same? HLO lets operators mix floats of any precision."""
+        return self.dtype == other.dtype or (self.floats and other.floats)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.dims))}]"

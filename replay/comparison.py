@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce as fold
 from itertools import permutations, product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -116,32 +117,92 @@ def related(seq: Evaluator, dist: Evaluator, wanted: Json, rows: Rows) -> Number
     return worst if whole.complete and all(p.complete for p in pieces.values()) else None
 
 
-def by_shape(whole: Tensor, pieces: Sequence[Tensor], partial: bool = False) -> Numbers:
+class Meant(NamedTuple):
+    """What a piece should be: ``part``, which begins at ``at`` of the whole tensor; ``place`` is
+    which of the pieces it is, -1 for all of them added up. Where it is no range, ``order`` has the
+    dimension and the positions of the whole."""
+
+    place: int
+    piece: Tensor
+    part: Tensor
+    at: tuple[int, ...]
+    order: tuple[int, tuple[int, ...]] | None = None
+
+
+Layout = tuple[int, tuple[tuple[int, ...], ...]]  # an extent, and which positions each rank has
+Arrangement = list[Meant]
+TOGETHER = -1
+
+
+def by_shape(
+    whole: Tensor,
+    pieces: Sequence[Tensor],
+    partial: bool = False,
+    layouts: Collection[Layout] = (),
+) -> Numbers:
     """The difference where pieces are replicas, or shares along some dimensions, in some order of
     the ranks that their program may have meant (of a partial output: where they add up to it): the
-    closest one counts. Of other shapes nothing can be told, unless there are too few elements."""
+    closest one counts. ``layouts`` are orders in which inputs are cut. Of other shapes nothing can
+    be told, unless there are too few elements."""
     if not pieces or sum(p.numel() for p in pieces) < whole.numel():
         return APART
-    found = []
+    every = (*_arrangements(whole, pieces, partial), *_laid_out(whole, pieces, layouts))
+    found = [_numbers(meant) for meant in every]
+    return closest(found) if found else OPEN
+
+
+def most_likely(
+    whole: Tensor,
+    pieces: Sequence[Tensor],
+    partial: bool = False,
+    layouts: Collection[Layout] = (),
+) -> Arrangement | None:
+    """The arrangement whose numbers :func:`by_shape` gives; None where there is none."""
+    if not pieces or sum(p.numel() for p in pieces) < whole.numel():
+        return None
+    every = [*_arrangements(whole, pieces, partial), *_laid_out(whole, pieces, layouts)]
+    found = [_numbers(meant) for meant in every]
+    return every[found.index(closest(found))] if found else None
+
+
+def _laid_out(
+    whole: Tensor, pieces: Sequence[Tensor], layouts: Collection[Layout]
+) -> Iterator[Arrangement]:
+    """Pieces that are cut along one dimension as some input is."""
+    for extent, ranks in layouts:
+        for dim in (d for d, e in enumerate(whole.shape) if e == extent):
+            shapes = [(*whole.shape[:dim], len(at), *whole.shape[dim + 1 :]) for at in ranks]
+            if shapes != [tuple(p.shape) for p in pieces]:
+                continue
+            yield [
+                Meant(i, p, whole[(slice(None),) * dim + (list(at),)], (0,) * dim, (dim, at))
+                for i, (p, at) in enumerate(zip(pieces, ranks, strict=True))
+            ]
+
+
+def _numbers(meant: Arrangement) -> Numbers:
+    worst = START
+    for one in meant:
+        worst = worst.beside(difference(one.piece, one.part))
+    return worst
+
+
+def _arrangements(whole: Tensor, pieces: Sequence[Tensor], partial: bool) -> Iterator[Arrangement]:
+    origin = (0,) * whole.dim()
     if all(p.shape == whole.shape for p in pieces):
-        worst = START
-        for piece in pieces:
-            worst = worst.beside(difference(piece, whole))
-        found = [worst]
+        yield [Meant(i, piece, whole, origin) for i, piece in enumerate(pieces)]
         if partial:
-            found.append(difference(torch.stack(list(pieces)).sum(0), whole))
-        return closest(found)
+            yield [Meant(TOGETHER, fold(JOIN["sum"], pieces), whole, origin)]
+        return
     for dim in range(whole.dim()):
         rest = [(*p.shape[:dim], *p.shape[dim + 1 :]) for p in pieces if p.dim() == whole.dim()]
         if len(rest) < len(pieces) or set(rest) != {(*whole.shape[:dim], *whole.shape[dim + 1 :])}:
             continue
-        if (made := _along(whole, pieces, dim)) is not None:
-            found.append(made)
-    found += _grids(whole, pieces)
-    return closest(found) if found else OPEN
+        yield from _along(whole, pieces, dim)
+    yield from _grids(whole, pieces)
 
 
-def _grids(whole: Tensor, pieces: Sequence[Tensor]) -> Iterator[Numbers]:
+def _grids(whole: Tensor, pieces: Sequence[Tensor]) -> Iterator[Arrangement]:
     """Equal shares along several dimensions, some of them on several ranks: ranks run through the
     dimensions (and the copies) in some order, the last one fastest."""
     shape = pieces[0].shape
@@ -157,45 +218,50 @@ def _grids(whole: Tensor, pieces: Sequence[Tensor]) -> Iterator[Numbers]:
     if copies > 1:
         cuts[COPIES] = copies
     for order in permutations(cuts):
-        made = START
         places = product(*(range(cuts[dim]) for dim in order))
-        for piece, place in zip(pieces, places, strict=True):
-            part = whole
-            for dim, at in zip(order, place, strict=True):
-                if dim != COPIES:
-                    part = part.narrow(dim, at * shape[dim], shape[dim])
-            made = made.beside(difference(piece, part))
-        yield made
+        yield [
+            _share(i, whole, piece, dict(zip(order, place, strict=True)))
+            for i, (piece, place) in enumerate(zip(pieces, places, strict=True))
+        ]
 
 
 COPIES = -1
 
 
-def _along(whole: Tensor, pieces: Sequence[Tensor], dim: int) -> Numbers | None:
+def _share(place: int, whole: Tensor, piece: Tensor, which: Mapping[int, int]) -> Meant:
+    """A piece as the given share along each of some dimensions."""
+    at = [which.get(dim, 0) * piece.shape[dim] for dim in range(whole.dim())]
+    part = whole
+    for dim in (dim for dim in which if dim != COPIES):
+        part = part.narrow(dim, at[dim], piece.shape[dim])
+    return Meant(place, piece, part, tuple(at))
+
+
+def _along(whole: Tensor, pieces: Sequence[Tensor], dim: int) -> Iterator[Arrangement]:
     """Shares in rank order; of several ranks that hold the same share each one has to."""
     total = sum(p.shape[dim] for p in pieces)
     extent = whole.shape[dim]
     if not extent or not total or total % extent:
-        return None
+        return
     copies = total // extent
     if len(pieces) % copies:
-        return None
+        return
     orders = [list(range(len(pieces)))]
     if copies > 1:  # ranks of one share are side by side, or far apart
         size = len(pieces) // copies
         orders = [[i // copies for i in range(len(pieces))], [i % size for i in range(len(pieces))]]
-    best: Numbers | None = None
     for order in orders:  # per piece, which of the shares it is
         widths = {place: p.shape[dim] for place, p in zip(order, pieces, strict=True)}
         fits = all(widths[i] == p.shape[dim] for i, p in zip(order, pieces, strict=True))
         if not fits or sum(widths.values()) != extent:
             continue
-        made = START
-        for place, piece in zip(order, pieces, strict=True):
+        made = []
+        for number, (place, piece) in enumerate(zip(order, pieces, strict=True)):
             start = sum(width for i, width in widths.items() if i < place)
-            made = made.beside(difference(piece, whole.narrow(dim, start, piece.shape[dim])))
-        best = made if best is None else closest([best, made])
-    return best
+            part = whole.narrow(dim, start, piece.shape[dim])
+            at = tuple(start if d == dim else 0 for d in range(whole.dim()))
+            made.append(Meant(number, piece, part, at))
+        yield made
 
 
 def closest(found: Sequence[Numbers]) -> Numbers:
@@ -206,4 +272,5 @@ def closest(found: Sequence[Numbers]) -> Numbers:
     )
 
 
-__all__ = ["NotEvaluated", "Numbers", "by_shape", "closest", "related"]
+__all__ = ["TOGETHER", "Layout", "Meant", "NotEvaluated", "Numbers", "by_shape", "closest",
+           "most_likely", "related"]  # fmt: skip

@@ -101,3 +101,27 @@ def _words(graphs: list[Json]) -> set[str]:
 def nodes_of(graph: Json) -> dict[str, Json]:
     """Nodes by name."""
     return {node["name"]: node for node in graph["nodes"]}
+
+
+def layouts(case: Documents, ranks: list[int]) -> list[tuple[int, tuple[tuple[int, ...], ...]]]:
+    """The orders in which inputs are cut along one dimension, where it is not that of the ranks:
+    the extent, and which positions each rank has, in the order of what it holds."""
+    shapes = {name: node.get("shape") for name, node in nodes_of(case.seq).items()}
+    found: dict[tuple[int, tuple[tuple[int, ...], ...]], None] = {}
+    for name in dict.fromkeys(row["seq"] for row in case.relations):
+        mine = [r for r in case.relations if r["seq"] == name and "permute" not in r]
+        for dim, extent in enumerate(shapes.get(name) or ()):
+            runs = [
+                sorted((r["dist_box"][dim], r["seq_box"][dim]) for r in mine if r["rank"] == rank)
+                for rank in ranks
+            ]
+            held = tuple(tuple(i for _, (lo, hi) in run for i in range(lo, hi)) for run in runs)
+            if any(len(set(at)) < len(at) for at in held):
+                continue  # the rows cut another dimension
+            if any(list(at) != sorted(at) or _gaps(at) for at in held):
+                found[extent, held] = None
+    return list(found)
+
+
+def _gaps(at: tuple[int, ...]) -> bool:
+    return bool(at) and at[-1] - at[0] + 1 != len(at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from copy import deepcopy
 from math import copysign, isfinite, log10, prod
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from gg_datalog.replay.documents import Documents, Json
-from gg_datalog.replay.kernels import constant, dtype_of, has_value
+from gg_datalog.replay.dtypes import as_dtype, dtype_of, is_integer
+from gg_datalog.replay.kernels import constant, has_value
 from gg_datalog.replay.shrink import Shrunk
 from gg_datalog.replay.tensor import Tensor
 
@@ -47,7 +48,7 @@ def draw(
             of = tuple(slice(*b) for b in row["seq_box"])
             part = seq[row["seq"]][of]
             part = part.permute(row["permute"]) if "permute" in row else part
-            dist[rank][row["dist"]][into] = part.to(dist[rank][row["dist"]].dtype)
+            dist[rank][row["dist"]][into] = as_dtype(part, dist[rank][row["dist"]].dtype)
     return seq, dist
 
 
@@ -67,27 +68,36 @@ def _drawn(
     shape, dtype = node["shape"], dtype_of(node.get("dtype")) or torch.float64
     if dtype == torch.bool:
         return torch.rand(shape, generator=generator) < 0.4
-    if dtype == torch.int64:
-        bound = fitted.rows.get(node["name"]) or max([4, *shape])
-        count = prod(shape)
-        each = torch.arange(max(count, bound)) % bound
-        shuffled = each[torch.randperm(len(each), generator=generator)]
-        if count < bound:
-            edges = [v for v in fitted.edges.get(node["name"], ()) if 0 <= v < bound]
-            chosen = torch.tensor(edges, dtype=torch.int64)
-            chosen = chosen[torch.randperm(len(edges), generator=generator)][: count // 2 + 1]
-            shuffled = torch.cat([chosen, shuffled])[:count]
-            shuffled = shuffled[torch.randperm(count, generator=generator)]
-        shuffled = shuffled[:count].clone()
-        if node["name"] in fitted.skipped:  # targets that do not count
-            shuffled[torch.randperm(count, generator=generator)[: count // 4]] = fitted.skipped[
-                node["name"]
-            ]
-        return shuffled.reshape(shape)
+    if is_integer(dtype):
+        return _integers(node, fitted, generator, dtype).to(dtype)
     made = torch.randn(shape, generator=generator, dtype=torch.float64) * magnitude
     if dtype == torch.complex128:
         return torch.complex(made, torch.randn(shape, generator=generator, dtype=torch.float64))
     return made.abs() + magnitude / 8 if positive else made
+
+
+NARROW = 2  # bytes: integers of such a width are drawn from all of it, if they look nothing up
+
+
+def _integers(node: Json, fitted: Shrunk, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    shape, name = node["shape"], node["name"]
+    info, rows = torch.iinfo(dtype), fitted.rows.get(node["name"])
+    if rows is None and dtype.itemsize <= NARROW:
+        return torch.randint(info.min, info.max + 1, shape, generator=generator)
+    bound = min(rows or max([4, *shape]), info.max + 1)
+    count = prod(shape)
+    each = torch.arange(max(count, bound)) % bound
+    shuffled = each[torch.randperm(len(each), generator=generator)]
+    if count < bound:
+        edges = [v for v in fitted.edges.get(name, ()) if 0 <= v < bound]
+        chosen = torch.tensor(edges, dtype=torch.int64)
+        chosen = chosen[torch.randperm(len(edges), generator=generator)][: count // 2 + 1]
+        shuffled = torch.cat([chosen, shuffled])[:count]
+        shuffled = shuffled[torch.randperm(count, generator=generator)]
+    shuffled = shuffled[:count].clone()
+    if name in fitted.skipped:  # targets that do not count
+        shuffled[torch.randperm(count, generator=generator)[: count // 4]] = fitted.skipped[name]
+    return shuffled.reshape(shape)
 
 
 def _open(node: Json, ours: Tensor | None, generator: torch.Generator) -> Tensor:
@@ -96,42 +106,63 @@ def _open(node: Json, ours: Tensor | None, generator: torch.Generator) -> Tensor
     if has_value(node):
         return constant(node)
     shape, dtype = node["shape"], dtype_of(node.get("dtype")) or torch.float64
-    if dtype in (torch.bool, torch.int64):
+    if dtype == torch.bool or is_integer(dtype):
         if ours is not None and list(ours.shape) == shape and ours.numel() and ours.dtype == dtype:
-            return ~ours if dtype == torch.bool else (ours + 1) % (int(ours.max()) + 1)
+            whole = ours.to(torch.int64)
+            low, high = int(whole.min()), int(whole.max())
+            return ~ours if dtype == torch.bool else _turned(whole, low, high).to(dtype)
         return torch.randint(0, 2, shape, generator=generator).to(dtype)
     return torch.full(shape, float("nan"), dtype=dtype)
+
+
+def _turned(x: Tensor, low: int, high: int) -> Tensor:
+    """Every number replaced by the next one of the range."""
+    low = min(low, 0)
+    return (x - low + 1) % max(high - low + 1, 2) + low
 
 
 FILLS = ("masked_fill", "full", "full_like", "new_full", "where", "mul", "scalar_tensor", "fill",
          "broadcast")  # fmt: skip
 LARGE = 1000
+ENDLESS = 1e30  # what is larger is the least number of some type, whichever that is
 
 
-def with_small_fills(case: Documents) -> Documents:
+def with_small_fills(case: Documents) -> Documents | None:
     """The case with large constants (the -10000 that hides a score) brought to a magnitude at which
-    what they hide shows: different ones stay different, on both sides alike."""
+    what they hide shows: different ones stay different, on both sides alike. None where only one
+    side has such constants, or only one infinite ones: two that hide alike would be told apart."""
     case = deepcopy(case)
-    for _, _, graph in case.graphs():
-        for node in graph["nodes"]:
-            if node["op"] == "get_attr" and isinstance(node.get("value"), float):
-                node["value"] = _small(node["value"])
-            short = node.get("target", "").split(".")[1:2]
-            kernel = short[0].rstrip("_") if short else ""
-            if kernel in FILLS and _is_float(node):
-                factor = kernel == "mul"  # above 0 it scales, and is taken back elsewhere
-                node["args"] = [_small(a, factor) for a in node["args"]]
-                node["kwargs"] = {k: _small(v, factor) for k, v in node.get("kwargs", {}).items()}
-    return case
+    found: dict[str, set[bool]] = {"seq": set(), "dist": set()}
+    for side, _, graph in case.graphs():
+        for holder, key, factor in _fills(graph):
+            value = holder[key]
+            if not _is_large(value, factor):
+                continue
+            found[side].add(isfinite(value))
+            if isfinite(value):
+                holder[key] = copysign(1 + log10(min(abs(value), ENDLESS)) / 4, value)
+    return case if found["seq"] == found["dist"] else None
+
+
+def _fills(graph: Json) -> Iterator[tuple[Any, Any, bool]]:
+    """Where constants stand (holder and key) that fill something, and whether as a factor."""
+    for node in graph["nodes"]:
+        if node["op"] == "get_attr" and isinstance(node.get("value"), float):
+            yield node, "value", False
+        short = node.get("target", "").split(".")[1:2]
+        kernel = short[0].rstrip("_") if short else ""
+        if kernel in FILLS and _is_float(node):
+            for holder in (node["args"], node.setdefault("kwargs", {})):
+                keys = range(len(holder)) if isinstance(holder, list) else list(holder)
+                yield from ((holder, key, kernel == "mul") for key in keys)
 
 
 def _is_float(node: Json) -> bool:
     return bool(dtype_of(node.get("dtype")) == torch.float64)
 
 
-def _small(value: Any, factor: bool = False) -> Any:
-    if type(value) not in (int, float) or not isfinite(value) or abs(value) < LARGE:
-        return value
-    if factor and value > 0:
-        return value
-    return copysign(1 + log10(abs(value)) / 4, value)
+def _is_large(value: Any, factor: bool) -> bool:
+    """A factor above 0 scales, and is taken back elsewhere: it is none."""
+    if type(value) not in (int, float) or value != value or abs(value) < LARGE:
+        return False
+    return not (factor and value > 0)

@@ -21,9 +21,14 @@ from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.records import Concat, Label, Lookup, Operator, Slice, Sum
 from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.side import Side, _as_term
+from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import Base, View
+from gg_datalog.replay.calls import Called, Key, call_of, named
 from gg_datalog.replay.documents import Json
-from gg_datalog.replay.kernels import OWN, by_rows, elementwise, literal, name_of
+from gg_datalog.replay.dtypes import as_dtype, dtype_of, is_integer, times, wide
+from gg_datalog.replay.hlo import PLACED
+from gg_datalog.replay.kernels import OWN, by_rows, compute, elementwise, own
+from gg_datalog.replay.program import resolve
 from gg_datalog.replay.tensor import Tensor
 
 Axis = tuple[str, int, Any]  # (operator, label or place, inner axis or None)
@@ -60,7 +65,7 @@ def viewed(view: View, array: Tensor) -> Tensor:
             axis += 1
     found = array[tuple(at)] if at else array
     found = found.expand(axes).reshape(view.shape)
-    return found if view.scale == ONE else found * number(view.scale)
+    return found if view.scale == ONE else times(found, number(view.scale))
 
 
 def based(view: View, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,6 +99,7 @@ class Evaluator:
     graphs: Mapping[int, Mapping[str, Json]]
     nodes: Mapping[int, Mapping[str, Any]]
     orders: Mapping[str, list[int]]
+    given: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
     _known: dict[tuple[Base, Limits], Tensor] = field(default_factory=dict)
     _lookups: dict[str, Lookup] = field(default_factory=dict)
     _others: dict[str, Operator] = field(default_factory=dict)
@@ -139,6 +145,10 @@ class Evaluator:
                 for view, array in pairs:
                     if isinstance(view, View) and isinstance(array, torch.Tensor):
                         yield f"r{rank}.{name}" if self.side.name == "dist" else name, view, array
+            for name, array in self.given.get(rank, {}).items():  # as it was before it was written
+                view = ctx.sources.get(name)
+                if view is not None and ctx.values.get(name) is not view:
+                    yield f"r{rank}.{name}" if self.side.name == "dist" else name, view, array
 
     def value(self, base: Base, limits: Limits = EVERYTHING) -> Tensor:
         """The value of a base with some reductions restricted."""
@@ -146,8 +156,15 @@ class Evaluator:
             raise NotEvaluated(f"{base.name} has a size that depends on data")
         key = (base, limits)
         if key not in self._known:
-            self._known[key] = self._compute(base, limits)
+            self._known[key] = self._in_type(base, self._compute(base, limits))
         return self._known[key]
+
+    def _in_type(self, base: Base, value: Tensor) -> Tensor:
+        """Formal integers are what they are modulo the width of their type; others are numbers,
+        whatever the width of what holds them: as floats they are the same."""
+        if base.ring:
+            return as_dtype(value, dtype_of(base.ring) or value.dtype)
+        return wide(value).to(torch.int64) if is_integer(value.dtype) else value
 
     def view(self, view: View, limits: Limits = EVERYTHING) -> Tensor:
         """The value of a view."""
@@ -222,12 +239,46 @@ class Evaluator:
         ]
         cut = [_restricted(a, labels) for a in spread]
         if node is not None and op.rank in self.contexts:
-            table = self.contexts[op.rank].table
-            name = table.aliases.get(name_of(op.target), name_of(op.target))
-            if name in table.elementwise and name.partition(".")[0] not in OWN:
-                made = elementwise(table, name, *_with(node, cut))
-                return _placed(made, op.labels, op.gives[place][1])
+            again = self._pointwise(op, node, cut)
+            if again is not None:
+                return _placed(again, op.labels, op.gives[place][1])
         return _placed(evaluate(op, cut, place, labels), op.labels, op.gives[place][1])
+
+    def _pointwise(self, op: Operator, node: Json, operands: list[Tensor]) -> Tensor | None:
+        """A kernel that works element by element, run as its node runs it; None of others."""
+        table = self.contexts[op.rank].table
+        name = named(table, node)
+        if name not in PLACED and name not in table.elementwise:
+            return None
+        short = name.rpartition(".")[2]
+        call = self._with(op.rank, node, operands)
+        if call is None or not op.signature.startswith(f"{short}(") or call.written():
+            return None
+        if name in PLACED or name.partition(".")[0] not in OWN:
+            return elementwise(table, call)
+        made = own(call)
+        wanted = dtype_of(node.get("dtype"))
+        return made if wanted is None else as_dtype(made, wanted)
+
+    def _with(self, rank: int, node: Json, operands: Sequence[Tensor]) -> Called | None:
+        """The call of a node, with these tensors for its own, in the types that the graph says;
+        None where it has more or fewer."""
+        rest = iter(operands)
+        graph = self.graphs[rank]
+
+        def filled(value: Any) -> Any:
+            if isinstance(value, _Place):
+                wanted = dtype_of(graph[value.name].get("dtype"))
+                x = next(rest)
+                return x if wanted is None else as_dtype(x, wanted)
+            return [filled(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+        call = call_of(self.contexts[rank].table, node, lambda a: resolve(a, _Places()))
+        try:
+            given: dict[Key, Any] = {k: filled(v) for k, v in call.given.items()}
+        except StopIteration:
+            return None
+        return call.having(given) if next(rest, None) is None else None
 
     def _kernel(
         self,
@@ -262,30 +313,7 @@ class Evaluator:
             operands[first] = viewed(
                 op.operands[first], values[first] * whole.reshape(term.base.shape)
             )
-        kwargs = dict(node.get("kwargs", {}))
-        args = list(node["args"])
-        shapes = [
-            self._shape(op.rank, a)
-            for a in (args[w] if isinstance(w, int) else kwargs[w] for w in row.operands)
-        ]
-        given = [x.reshape(s) for x, s in zip(operands, shapes, strict=True)]
-        args = [_plain(a) for a in args]
-        kwargs = {k: _plain(v) for k, v in kwargs.items()}
-        for which, x in zip(row.operands, given, strict=True):
-            if isinstance(which, int):
-                args[which] = x
-            else:
-                kwargs[which] = x
-        if name.startswith("aten."):
-            for i, a in enumerate(args):  # what this result does not depend on
-                if isinstance(a, dict):
-                    args[i] = self.nodes[op.rank][a["node"]]
-            from gg_datalog.replay.kernels import compute
-
-            made = compute(ctx.table, node["target"], args, kwargs, node)
-        else:
-            args = [] if node["target"].startswith("auto_functionalized") else args
-            made = by_rows([row], args, kwargs, None, ctx.table.placement)
+        made = self._again(op.rank, row, operands, node)
         out = made[row.results[place]] if isinstance(made, (tuple, list)) else made
         view = self._view_of(op, place)
         if view is None:
@@ -304,8 +332,18 @@ class Evaluator:
                 return one
         return None
 
-    def _shape(self, rank: int, argument: Any) -> list[int]:
-        return list(self.nodes[rank][argument["node"]].shape)
+    def _again(self, rank: int, row: Row, operands: Sequence[Tensor], node: Json) -> Any:
+        """The kernel of a node on other operands of the same shapes."""
+        table = self.contexts[rank].table
+        call = call_of(table, node, lambda a: resolve(a, self.nodes[rank]))
+        given = {
+            call.key(which): x.reshape(call[which].shape)
+            for which, x in zip(row.operands, operands, strict=True)
+        }
+        if not row.target.startswith("aten."):
+            return by_rows([row], call.having(given), None, table)
+        written = {k: v.clone() for k, v in call.written().items() if isinstance(v, torch.Tensor)}
+        return compute(table, call.having(written | given), node)
 
     def _lookup(self, found: Lookup, limits: Limits) -> Tensor:
         """A lookup as a product with one-hot ids, its label restricted."""
@@ -328,22 +366,18 @@ class Evaluator:
         return _placed(contracted(ids == rows, rest, [found.label]), found.labels, found.result)
 
 
-def _with(node: Json, operands: Sequence[Tensor]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a node, with these tensors for its own."""
-    rest = iter(operands)
+@dataclass(frozen=True)
+class _Place:
+    """Where the value of a node goes."""
 
-    def filled(argument: Any) -> Any:
-        own = isinstance(argument, dict) and "node" in argument
-        return next(rest) if own else _plain(argument)
-
-    args = [filled(a) for a in node.get("args", [])]
-    return args, {k: filled(v) for k, v in sorted(node.get("kwargs", {}).items())}
+    name: str
 
 
-def _plain(argument: Any) -> Any:
-    if isinstance(argument, dict) and "node" not in argument:
-        return literal(argument)
-    return [_plain(a) for a in argument] if isinstance(argument, list) else argument
+class _Places(dict[str, Any]):
+    """Every node stands for a place."""
+
+    def __missing__(self, name: str) -> Any:
+        return _Place(name)
 
 
 def _window(array: Tensor, labels: Mapping[int, tuple[int, int]]) -> tuple[slice, ...]:
@@ -374,7 +408,9 @@ def contracted(a: Tensor, b: Tensor, gone: Sequence[int]) -> Tensor:
     shape = [max(pair) for pair in zip(a.shape, b.shape, strict=True)]
     la, lb = ([i for i, e in enumerate(x.shape) if e > 1] for x in (a, b))
     out = [i for i, e in enumerate(shape) if e > 1 and i not in gone]
-    x, y = (v.to(torch.float64).reshape([e for e in v.shape if e > 1]) for v in (a, b))
+    floats = a.is_floating_point() or b.is_floating_point()
+    dtype = torch.float64 if floats else torch.int64  # products of integers: modulo 2**64
+    x, y = (v.to(dtype).reshape([e for e in v.shape if e > 1]) for v in (a, b))
     made = torch.einsum(x, la, y, lb, out)
     return made.reshape([1 if i in gone else e for i, e in enumerate(shape)])
 
@@ -413,11 +449,18 @@ def evaluate(
         return torch.where(operands[1].bool(), filled, operands[0])
     if name == "select":
         return torch.where(operands[0].bool(), operands[1], operands[2])
-    if name.startswith("cast"):
-        return operands[0].trunc()
-    if op.target.split(".")[0] not in KNOWN:
+    if name.startswith(("as ", "modulo ", "cast")):
+        return _cast(op.signature, operands[0])
+    if op.target.split(".")[0] not in KNOWN or any(x.kind == "whole" for x in op.labels):
         raise NotEvaluated(f"a part of {op.signature}")
     return _elementwise(name, op.signature, operands)
+
+
+def _cast(signature: str, value: Tensor) -> Tensor:
+    """In the type that is named last."""
+    name = signature.removeprefix("cast").removeprefix("as ").removeprefix("modulo ")
+    wanted = dtype_of(name.split("(%)")[0].strip("()").rpartition(" to ")[2])
+    return value if wanted is None else as_dtype(value, wanted)
 
 
 KNOWN = ("aten", "prims", "hlo", "")  # others have a stand-in only
@@ -428,6 +471,10 @@ def _elementwise(name: str, signature: str, operands: list[Tensor]) -> Tensor:
     kernel = getattr(torch.ops.aten, parts[0], None)
     if kernel is None or parts[0] in ("softmax", "cumsum", "take", "cat", "put"):
         raise NotEvaluated(signature)
+    types = signature.rpartition(") of ")[2].split(", ") if ") of " in signature else []
+    if len(types) == len(operands):
+        pairs = zip(operands, types, strict=True)
+        operands = [x if t == "float" else x.to(getattr(torch, t)) for x, t in pairs]
     args: list[Any] = list(operands)
     kwargs: dict[str, Any] = {}
     if "(" in signature:

@@ -1,26 +1,44 @@
-"""What each node computes: torch in float64 on the CPU, other kernels by a stand-in."""
+"""What each node computes: torch's own operators in float64 on the CPU, stand-ins for others."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
 import torch
 
+from gg_datalog.extract.graph import HIGHER_ORDER
+from gg_datalog.extract.names import WAITS
 from gg_datalog.extract.table import Row, Table
+from gg_datalog.replay.calls import (
+    PLACEMENT,
+    Called,
+    Key,
+    NotExecuted,
+    attributes,
+    tensors,
+)
+from gg_datalog.replay.dtypes import NARROW, as_dtype, dtype_of, is_float, unwritten, wide
+from gg_datalog.replay.hlo import HLO, PLACED
 from gg_datalog.replay.standins import each, opaque, stand_in
 from gg_datalog.replay.tensor import Tensor
 
-PLACEMENT = ("device", "layout", "pin_memory", "non_blocking", "memory_format", "generator")
-IDENTITY = ("wait_tensor", "log_tensor", "inplace_log_tensor", "convert", "copy_from")
 EMPTY = ("aten.empty", "aten.empty_like", "aten.new_empty", "aten.empty_strided",
          "aten.new_empty_strided", "aten.empty_permuted")  # fmt: skip
 
 OWN = ("aten", "prims")
 VIEWS = ("aten.view", "aten._unsafe_view", "aten.reshape")
-COUNTS = ("hlo.iota", "prims.iota")
+LAID_OUT = ("aten.view.", "aten._unsafe_view.", "aten._reshape_alias.")  # views wherever captured
+CONVERSIONS = ("aten.to", "aten.type_as", "aten._to_copy", "prims.convert_element_type")
+# What only tells one type of float from another: here all of them are one.
+PRECISIONS = ("half_to_float",)
+# What these take in float32 only, whatever the rest is in: flags, steps and factors of a scaler.
+SINGLE = {
+    "aten._amp_foreach_non_finite_check_and_unscale_": ("found_inf", "inv_scale"),
+    "aten._amp_update_scale_": ("self", "found_inf"),
+}
 # Arithmetic on sizes.
 OPERATORS = {
     form: name
@@ -30,302 +48,237 @@ OPERATORS = {
 Shapes: TypeAlias = Sequence[Sequence[int] | None] | None
 
 
-class NotExecuted(Exception):
-    """A node that cannot be executed: what is missing."""
-
-
-def dtype_of(name: str | None) -> torch.dtype | None:
-    """The type to compute in: float64 for every float, int64 for every integer."""
-    if name is None or name == "":
-        return None
-    name = name.removeprefix("torch.")
-    if name == "bool":
-        return torch.bool
-    if name.startswith("complex"):
-        return torch.complex128
-    return torch.int64 if name.startswith(("int", "uint", "long", "short")) else torch.float64
-
-
-def literal(argument: Mapping[str, Any]) -> Any:
-    """A literal of a graph: types, infinite floats; what says where a tensor lies means nothing."""
-    if "dtype" in argument:
-        return dtype_of(argument["dtype"])
-    if "float" in argument:
-        return float(argument["float"])
-    return slice(*argument["slice"]) if "slice" in argument else None
-
-
-HLO: dict[str, Callable[..., Any]] = {}
-
-
-def hlo(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers an operator of HLO."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        HLO[f"hlo.{name}"] = function
-        return function
-
-    return register
-
-
-@hlo("dot")
-def _dot(a: Tensor, b: Tensor, ka: Any, kb: Any, na: Any = None, nb: Any = None) -> Tensor:
-    ka, kb, na, nb = (list(x or []) for x in (ka, kb, na, nb))
-    left, right = list(range(a.dim())), [a.dim() + j for j in range(b.dim())]
-    for i, j in zip([*ka, *na], [*kb, *nb], strict=True):
-        right[j] = left[i]
-    out = [left[i] for i in na]
-    out += [n for i, n in enumerate(left) if i not in (*ka, *na)]
-    out += [n for j, n in enumerate(right) if j not in (*kb, *nb)]
-    return torch.einsum(a, left, b, right, out)
-
-
-@hlo("broadcast")
-def _broadcast(x: Any, dims: Sequence[int], shape: Sequence[int]) -> Tensor:
-    x = torch.as_tensor(x, dtype=torch.float64) if not isinstance(x, torch.Tensor) else x
-    places = [d % len(shape) for d in dims][: x.dim()]
-    order = sorted(range(x.dim()), key=lambda i: places[i])
-    wide = [1] * len(shape)
-    for extent, dim in zip(x.shape, places, strict=True):
-        wide[dim] = extent
-    return x.permute(order).reshape(wide).expand(list(shape))
-
-
-@hlo("gather")
-def _gather(x: Tensor, ids: Tensor, offsets: Any, collapsed: Any, *rest: Any) -> Tensor:
-    _, vector, _ = rest
-    if len(collapsed) != 1:
-        raise NotExecuted("a gather of several dimensions")
-    ids = ids.squeeze(vector) if vector < ids.dim() else ids
-    moved = x.movedim(collapsed[0], 0)[ids.long()]
-    batch = [i for i in range(moved.dim()) if i not in offsets]
-    order = [*batch, *offsets]
-    return moved.permute([order.index(i) for i in range(moved.dim())])
-
-
-@hlo("select")
-def _select(mask: Tensor, a: Any, b: Any) -> Tensor:
-    return torch.where(mask.bool(), a, b)
-
-
-@hlo("reduce_max")
-def _reduce_max(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    return x.amax(dim, keepdim)
-
-
-@hlo("reduce_add")
-def _reduce_add(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    return x.sum(dim, keepdim)
-
-
-@hlo("reduce_min")
-def _reduce_min(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    return x.amin(dim, keepdim)
-
-
-@hlo("concatenate")
-def _concatenate(parts: Sequence[Tensor], dim: int = 0) -> Tensor:
-    return torch.cat(list(parts), dim)
-
-
-@hlo("logistic")
-def _logistic(x: Tensor) -> Tensor:
-    return x.sigmoid()
-
-
-def name_of(target: str) -> str:
-    """The target without its overload."""
-    return target.rpartition(".")[0] if target.count(".") > 1 else target
-
-
 def constant(node: Mapping[str, Any]) -> Tensor:
     """A number that the graph holds."""
     if not has_value(node):
         raise NotExecuted(f"nothing is known of constant `{node['name']}`")
     shape, dtype = node.get("shape") or [], dtype_of(node.get("dtype")) or torch.float64
-    return torch.full(shape, node["value"], dtype=torch.float64).to(dtype)
+    value = node["value"]
+    if isinstance(value, list):
+        return torch.tensor(value).to(dtype).reshape(shape)
+    if type(value) is int and not is_float(dtype):
+        return torch.full(shape, value, dtype=torch.int64).to(dtype)
+    return as_dtype(torch.full(shape, value, dtype=torch.float64), dtype)
 
 
 def has_value(node: Mapping[str, Any]) -> bool:
-    """Is it a constant whose number is known?"""
-    return node["op"] == "get_attr" and isinstance(node.get("value"), (int, float))
+    """Is it a constant whose number, or list of numbers, is known?"""
+    return node["op"] == "get_attr" and isinstance(node.get("value"), (int, float, list))
 
 
-def compute(
-    table: Table,
-    target: str,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    node: Any,
-    shapes: Shapes = None,
-) -> Any:
+def compute(table: Table, call: Called, node: Any, shapes: Shapes = None) -> Any:
     """The value of a node that is neither a collective nor random; ``shapes`` are those of its
     results, where it has several."""
-    if not args and "self" in kwargs:
-        args, kwargs = [kwargs["self"]], {k: v for k, v in kwargs.items() if k != "self"}
-    name = name_of(args[0] if target.startswith("auto_functionalized") else target)
-    name = table.aliases.get(name, name)
     try:
-        return _computed(table, target, name, args, kwargs, node, shapes)
-    except NotImplementedError:  # torch has no kernel for the CPU
-        if name in table.rows:
-            return by_rows(table.rows[name], args, kwargs, node, table.placement)
-        return _unknown(name, args, kwargs, node, shapes)
+        return _computed(table, call, node, shapes)
+    except NotImplementedError:  # torch has no kernel for the CPU, or for the type
+        if any(x.dtype in NARROW for x in call.tensors()):
+            return _widened(table, call, node, shapes)
+        if call.name in table.rows:
+            return by_rows(table.rows[call.name], call, node, table)
+        return _unknown(call, node, shapes)
 
 
-def _computed(
-    table: Table,
-    target: str,
-    name: str,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    node: Any,
-    shapes: Shapes,
-) -> Any:
-    if target.startswith("auto_functionalized"):
-        return _functionalised(table, name, args, kwargs, node, shapes)
+def _widened(table: Table, call: Called, node: Any, shapes: Shapes) -> Any:
+    """The same in a wider type, where torch has no kernel for an unsigned one."""
+    again = call.having({key: _all_wide(value) for key, value in call.given.items()})
+    made = _computed(table, again, node, shapes)
+    for key, before in call.written().items():
+        for x, y in zip(tensors(before), tensors(again[key]), strict=True):
+            x.copy_(as_dtype(y, x.dtype))
+    return made
+
+
+def _all_wide(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return wide(value)
+    return [_all_wide(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _computed(table: Table, call: Called, node: Any, shapes: Shapes) -> Any:
+    name = call.name
+    if node["target"] in HIGHER_ORDER:
+        return _functionalised(table, call, node, shapes)
     if name in EMPTY:
-        return torch.full(node["shape"], float("nan"), dtype=torch.float64)
-    if name in table.rows and not name.startswith("aten."):
+        return unwritten(own(call), f"{node['name']} of rank {node.get('rank', 0)}")
+    if name in table.rows and name.partition(".")[0] not in OWN:
         try:
-            return by_rows(table.rows[name], args, kwargs, node, table.placement)
-        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
-            return _unknown(name, args, kwargs, node, shapes)  # operands that are not as it says
-    if name in HLO:
-        return HLO[name](*args, **kwargs)
-    if name in COUNTS:
-        return _counted(args, kwargs, node)
-    if name in table.elementwise and name.partition(".")[0] not in OWN:
-        return elementwise(table, name, args, kwargs)
-    if name == "aten.to":
-        return args[0]
+            return by_rows(table.rows[name], call, node, table)
+        except MISFITS:
+            return _unknown(call, node, shapes)  # operands that are not as it says
+    if name in HLO and name not in PLACED:
+        return HLO[name](**{str(k): v for k, v in call.given.items()})
+    if name in PLACED or (name in table.elementwise and name.partition(".")[0] not in OWN):
+        return elementwise(table, call)
+    if name.partition(".")[2] in WAITS and call.given:
+        return next(iter(call.given.values()))
     if name in OPERATORS:
-        return getattr(operator, OPERATORS[name])(*args)
-    if name in table.identity and not name.startswith(("aten.", "prims.")):
-        which = table.identity[name]
-        return args[which] if isinstance(which, int) else kwargs[which]
-    if name == "prims.convert_element_type":
-        return args[0]
-    if name in VIEWS and target.startswith("aten.flatten"):
-        return getattr(torch.ops.aten.flatten, target.rpartition(".")[2])(*args, **kwargs)
-    if name in VIEWS:
-        asked = args[1] if len(args) > 1 else kwargs.get("size", kwargs.get("shape"))
-        return args[0].reshape(asked)
-    kernels = _torch(target if name == name_of(target) else name)
-    if not kernels:
-        return _unknown(name, args, kwargs, node, shapes)
-    kept = {k: v for k, v in kwargs.items() if k not in PLACEMENT}
-    if name in table.rows:  # some kernels read memory as it lies there
-        args = [a.contiguous() if isinstance(a, torch.Tensor) else a for a in args]
-    for kernel in kernels[:-1]:  # the overload that the graph names, if the arguments are its own
-        with suppress(RuntimeError, TypeError):
-            return kernel(*args, **kept)
-    return kernels[-1](*args, **kept)
+        return getattr(operator, OPERATORS[name])(*call.args)
+    if name in table.identity and name.partition(".")[0] not in OWN:
+        return call[table.identity[name]]
+    if name.partition(".")[0] not in OWN:
+        return _unknown(call, node, shapes)
+    if call.target.endswith("view.dtype"):
+        return _bits(call, node, shapes)
+    return own(call, name in table.rows)
 
 
-def _torch(target: str) -> list[Callable[..., Any]]:
-    """torch's own operator of that name: its overload, and all of them together."""
-    space, kernel, *overload = [*target.split("."), ""]
-    packet = getattr(getattr(torch.ops, space), kernel, None) if space in OWN else None
-    if packet is None:
-        return []
-    overload = overload[:-1]
-    found = getattr(packet, overload[0], None) if overload else None
-    return [packet] if found is None else [found, packet]
+MISFITS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
-def _unknown(name: str, args: list[Any], kwargs: dict[str, Any], node: Any, shapes: Shapes) -> Any:
-    """A function of all operands and attributes."""
-    given, told = tensors([args, kwargs]), attributes(args, kwargs)
+# ---- torch's own
+def own(call: Called, packed: bool = False) -> Any:
+    """What torch's own operator makes of it, written operands included. Some kernels that others
+    are made of read memory as it lies there: with ``packed`` operands are copied into order."""
+    if call.name in VIEWS and not call.target.startswith(("aten.flatten", "aten.view_copy")):
+        return _viewed(call)
+    kernel = _overload(call.signature.target) if call.exact and call.signature else None
+    if kernel is None:  # another name for one of torch's, or no overload
+        packet = _packet(call.name)
+        if packet is None:
+            raise NotImplementedError(call.name)
+        kept = {k: v for k, v in (call.kwargs or {}).items() if k not in PLACEMENT}
+        return packet(*call.args, **kept)
+    given = arguments(call, packed)
+    given |= {k: _single(given[k]) for k in SINGLE.get(call.name, ()) if k in given}
+    try:
+        made = kernel(**given)
+    except RuntimeError as error:
+        if "Expected a value of type 'Tensor" not in str(error):
+            raise
+        made = kernel(**_as_tensors(call, given))
+    for key in SINGLE.get(call.name, ()):
+        if key in call.written():
+            call[key].copy_(given[key])
+            made = call[key] if made is given[key] else made
+    return made
+
+
+def arguments(call: Called, packed: bool = False) -> dict[str, Any]:
+    """What is handed to torch: no defaults (torch knows them), nothing lies elsewhere."""
+    assert call.signature is not None
+    made = {}
+    written = call.written()
+    for p in call.signature.parameters:
+        value = call.given[p.name]
+        if p.type.startswith("Device"):
+            value = torch.device("cpu")
+        elif p.name in PRECISIONS:
+            value = False
+        elif value is p.default or p.name in PLACEMENT:
+            continue
+        if packed and isinstance(value, torch.Tensor) and p.name not in written:
+            value = value.contiguous()
+        made[p.name] = value
+    return made
+
+
+def _single(value: Any) -> Any:
+    return value.to(torch.float32) if isinstance(value, torch.Tensor) else value
+
+
+def _as_tensors(call: Called, given: Mapping[str, Any]) -> dict[str, Any]:
+    """With numbers as tensors, where torch wants tensors."""
+    assert call.signature is not None
+    kinds = {p.name: p.type for p in call.signature.parameters}
+    return {
+        k: torch.tensor(v) if isinstance(v, (int, float)) and kinds[k].startswith("Tensor") else v
+        for k, v in given.items()
+    }
+
+
+def _packet(name: str) -> Callable[..., Any] | None:
+    space, _, kernel = name.partition(".")
+    return getattr(getattr(torch.ops, space), kernel, None) if space in OWN else None
+
+
+def _overload(target: str) -> Callable[..., Any] | None:
+    """torch's operator with exactly this overload."""
+    name, _, overload = target.rpartition(".")
+    packet = _packet(name)
+    found: Callable[..., Any] | None = getattr(packet, overload, None)
+    return found
+
+
+def _viewed(call: Called) -> Tensor:
+    """The same memory in another shape, where it lies so that this is possible; else a copy."""
+    x, asked = call[0], call.get("size", "shape")
+    if call.target.startswith(LAID_OUT):
+        with suppress(RuntimeError):
+            return torch.ops.aten.view.default(x, asked)
+    return x.reshape(asked)
+
+
+def _bits(call: Called, node: Any, shapes: Shapes) -> Any:
+    """The bits as another type: those of integers are what they are, others are not known."""
+    x, wanted = call[0], call["dtype"]
+    if isinstance(x, torch.Tensor) and not (is_float(x.dtype) or is_float(wanted)):
+        return torch.ops.aten.view.dtype(x, wanted)
+    return _unknown(call, node, shapes)
+
+
+# ---- stand-ins
+def _unknown(call: Called, node: Any, shapes: Shapes) -> Any:
+    """A function of all operands and attributes, which is what comes into written operands, too."""
+    given, text = [x.clone() for x in call.tensors()], attributes(call)
+    for key, value in call.written().items():
+        for i, x in enumerate(tensors(value)):
+            x.copy_(as_dtype(opaque(f"{call.name}.{key}{i}", given, text, x.shape), x.dtype))
     if (shape := node.get("shape")) is not None:
-        made = opaque(name, given, told, shape)
+        made = opaque(call.name, given, text, shape)
         return made > 0 if dtype_of(node.get("dtype")) == torch.bool else made
     if not shapes:
-        raise NotExecuted(f"`{name}` is not known, and its results' shapes are not given")
+        if call.written():
+            return None
+        raise NotExecuted(f"`{call.name}` is not known, and its results' shapes are not given")
     return tuple(
-        None if s is None else opaque(f"{name}[{i}]", given, told, s) for i, s in enumerate(shapes)
+        None if s is None else opaque(f"{call.name}[{i}]", given, text, s)
+        for i, s in enumerate(shapes)
     )
 
 
-def _counted(args: Sequence[Any], kwargs: Mapping[str, Any], node: Any) -> Tensor:
-    """0, 1, 2, ... as HLO counts."""
-    numbers = [a for a in args if isinstance(a, (int, float))]
-    start = numbers[0] if len(numbers) > 1 else kwargs.get("start", 0)
-    step = numbers[2] if len(numbers) > 2 else kwargs.get("step", 1)
-    return torch.arange(node["shape"][0]) * step + start
-
-
-def elementwise(table: Table, name: str, args: list[Any], kwargs: dict[str, Any]) -> Tensor:
-    """A stand-in for a kernel that the table says works element by element."""
-    told, given = attributes(args, kwargs, (), table.placement), tensors([args, kwargs])
-    flags = set(table.elementwise[name])
-    if not args or not isinstance(args[0], torch.Tensor):
+def elementwise(table: Table, call: Called) -> Tensor:
+    """A kernel that the table says works element by element: HLO's own, or a stand-in."""
+    given = call.tensors()
+    if call.name in PLACED:
+        made: Tensor = HLO[call.name](*given)
+        return made
+    text = attributes(call, (), tuple(table.placement))
+    flags = set(table.elementwise[call.name])
+    first = next(iter(call.given.values()), None)
+    if not isinstance(first, torch.Tensor):
         flags -= {"linear"}
-    if {name.rpartition(".")[2], f"{name.rpartition('.')[2]}({told})"} & table.commutative:
+    short = call.name.rpartition(".")[2]
+    if {short, f"{short}({text})"} & table.commutative:
         flags |= {"commutative"}
-    return each(f"{name}({told})", given, flags)
+    return each(f"{call.name}({text})", given, flags)
 
 
-def tensors(value: Any) -> list[Tensor]:
-    """The tensors of an argument tree."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [t for _, v in sorted(value.items()) for t in tensors(v)]
-    return [t for v in value for t in tensors(v)] if isinstance(value, (list, tuple)) else []
-
-
-def attributes(
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    skip: Sequence[Any] = (),
-    placement: Iterable[str] = (),
-) -> str:
-    """Everything that is no tensor, and does not say where one lies, as text."""
-    told = [_told(a) for i, a in enumerate(args) if i not in skip]
-    kept = sorted((k, v) for k, v in kwargs.items() if k not in (*skip, *PLACEMENT, *placement))
-    return ", ".join([*told, *(f"{k}={_told(v)}" for k, v in kept)])
-
-
-def _told(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return "%"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_told, value)) + "]"
-    return repr(value)
-
-
-def by_rows(
-    rows: Sequence[Row],
-    args: list[Any],
-    kwargs: dict[str, Any],
-    node: Any,
-    placement: Iterable[str],
-) -> Any:
+def by_rows(rows: Sequence[Row], call: Called, node: Any, table: Table) -> Any:
     """The results of a kernel with a sharding rule, by its stand-in."""
     found: dict[int, Tensor] = {}
     for row in rows:
-        operands = [args[w] if isinstance(w, int) else kwargs[w] for w in row.operands]
-        sizes = {n: kwargs[v] if isinstance(v, str) else v for n, v in row.sizes.items()}
-        told = attributes(args, kwargs, [*row.ignore, *row.operands], placement)
-        made = stand_in(row, operands, told, sizes)
+        operands = [call[which] for which in row.operands]
+        sizes = {n: call[v] if isinstance(v, str) else v for n, v in row.sizes.items()}
+        skip: list[Key] = [*row.ignore, *row.operands]
+        text = attributes(call, skip, tuple(table.placement))
+        spread = {letter: list(call[which]) for letter, which in row.spread.items()}
+        made = stand_in(row, operands, text, sizes, spread)
         found |= zip(row.results, made, strict=True)
     if node is not None and node.get("shape") is not None and set(found) == {0}:
         return found[0]
     return tuple(found.get(i) for i in range(max(found) + 1))
 
 
-def _functionalised(
-    table: Table, name: str, args: list[Any], kwargs: dict[str, Any], node: Any, shapes: Shapes
-) -> Any:
-    if name in table.rows:
+def _functionalised(table: Table, call: Called, node: Any, shapes: Shapes) -> Any:
+    if call.name in table.rows:
         try:
-            return by_rows(table.rows[name], [], kwargs, None, table.placement)
-        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
-            return _unknown(name, args, kwargs, node, shapes)
-    if name in table.identity:
-        bases = kwargs.get("_all_bases") or [
-            v for v in kwargs.values() if isinstance(v, torch.Tensor)
+            return by_rows(table.rows[call.name], call, None, table)
+        except MISFITS:
+            return _unknown(call, node, shapes)
+    if call.name in table.identity:
+        bases = call.given.get("_all_bases") or [
+            v for v in call.given.values() if isinstance(v, torch.Tensor)
         ]
         return (None, *bases)
-    return _unknown(name, args, kwargs, node, shapes)
+    return _unknown(call, node, shapes)

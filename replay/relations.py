@@ -12,6 +12,7 @@ import torch
 
 from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.view import Base
+from gg_datalog.replay.dtypes import times
 from gg_datalog.replay.evaluate import EVERYTHING, Evaluator, Limits, NotEvaluated
 from gg_datalog.replay.tensor import Tensor
 from gg_datalog.terms import parse_record
@@ -116,6 +117,8 @@ def difference(a: Tensor, b: Tensor) -> Numbers:
     both hold no number (a logarithm of something negative) there is nothing to compare."""
     if a.shape != b.shape:
         return APART
+    if not any(x.is_floating_point() or x.is_complex() for x in (a, b)):
+        return _apart_exactly(a, b)
     a, b = _plain(a), _plain(b)
     if torch.equal(a, b):
         return SAME
@@ -134,6 +137,15 @@ def difference(a: Tensor, b: Tensor) -> Numbers:
     if relative <= RELATIVE or max(worst, largest) <= NOTHING:
         return Numbers(worst, relative, True)
     return Numbers(worst, relative, None if worst <= ROUNDING or largest > HUGE else False)
+
+
+def _apart_exactly(a: Tensor, b: Tensor) -> Numbers:
+    """Of integers and truth values, none of which is rounded."""
+    if torch.equal(a.to(torch.int64), b.to(torch.int64)):
+        return SAME
+    a, b = a.to(torch.float64), b.to(torch.float64)
+    worst = max(float((a - b).abs().max()), 1.0)
+    return Numbers(worst, worst / max(float(a.abs().max()), float(b.abs().max()), 1.0), False)
 
 
 def _plain(x: Tensor) -> Tensor:
@@ -163,9 +175,7 @@ class Checker:
             at, there = positions(row["block"], ours.shape, theirs.shape)
         except IndexError as error:
             return str(error)
-        expected = (
-            whole[at] * coefficient(row["times"]) if at else whole * coefficient(row["times"])
-        )
+        expected = times(whole[at] if at else whole, coefficient(row["times"]))
         found = piece[there] if there else piece
         apart = difference(*torch.broadcast_tensors(found, expected))  # one of no dimensions
         if apart.fits is None:

@@ -22,6 +22,7 @@ from gg_datalog.replay.atoms import (
 )
 from gg_datalog.replay.constraints import GraphSizes
 from gg_datalog.replay.documents import Documents
+from gg_datalog.replay.lettered import lower
 
 WORD = 8  # bytes of a float64 or int64
 SMALLEST, LARGEST = 2, 9
@@ -45,15 +46,18 @@ class Shrunk:
 
 def shrink(case: Documents, table: Table, smaller: bool = True) -> Shrunk:
     """The case with small sizes (or, with ``smaller`` false, as it is)."""
-    given, case = case, deepcopy(case)
-    graphs = {(side, rank): GraphSizes(g, table) for side, rank, g in case.graphs()}
+    case = deepcopy(case)
+    lowered = lower(case, table) if smaller else {}
+    graphs = {
+        (side, rank): GraphSizes(g, table, lowered.get((side, rank)))
+        for side, rank, g in case.graphs()
+    }
     for one in graphs.values():
         one.collect()
     captured = sum(g.elements(new=False) for g in graphs.values()) * WORD
     chosen: dict[int, int] = {}
     if smaller:
         boxes = _relate(case, graphs)
-        _communicate(case, graphs)
         for one in graphs.values():
             one.count()
         chosen = _choose(graphs)
@@ -63,17 +67,26 @@ def shrink(case: Documents, table: Table, smaller: bool = True) -> Shrunk:
             box[:] = [
                 [scaled(v, unit, by) for v in b] for b, (unit, by) in zip(box, units, strict=True)
             ]
-    else:
-        case = given  # some handlers change what they look at
     now = sum(g.elements(new=True) for g in graphs.values()) * WORD
     seq = graphs["seq", 0]
-    rows = {name: min(size(d) for d in dims) for name, dims in seq.domains.items()}
+    rows = {name: min(size(d) for d in dims) for name, dims in seq.lookups.domains.items()}
     skipped = {
         name: min(v for v in values if v is not None)
-        for name, values in seq.skipped.items()
-        if len(values) == 1 and None not in values
+        for name, values in seq.lookups.skipped.items()
+        if len(values) == 1 and None not in values and values <= _looked_at(graphs)
     }
     return Shrunk(case, captured, now, rows, _edges(case, graphs), skipped, chosen)
+
+
+def _looked_at(graphs: Graphs) -> set[int | None]:
+    """Numbers that some rank's lookups leave out, or that it compares integers with: of others it
+    takes for granted that they do not occur."""
+    found: set[int | None] = set()
+    for (side, _), graph in graphs.items():
+        if side == "dist":
+            found |= {one.value for one in graph.lookups.counted}
+            found |= {v for values in graph.lookups.skipped.values() for v in values}
+    return found
 
 
 Graphs = Mapping[tuple[str, int], GraphSizes]
@@ -86,8 +99,8 @@ def _edges(case: Documents, graphs: Graphs) -> dict[str, list[int]]:
     found: dict[str, set[int]] = defaultdict(set)
     for (side, rank), graph in graphs.items():
         numbers: dict[str, set[int]] = defaultdict(set)
-        for source, node, place in graph.counted:
-            numbers[source].add(node["args"][place])
+        for one in graph.lookups.counted:
+            numbers[one.source].add(one.value)
         for source, mine in numbers.items():
             name = source if side == "seq" else names.get((rank, source), "")
             sums = {a + b for a in mine for b in mine if a != b}
@@ -120,28 +133,6 @@ def _relate(case: Documents, graphs: Graphs) -> Boxes:
         found.append((row["seq_box"], [ours_in[of] for of in sorted(ours_in)]))
         found.append((row["dist_box"], theirs_in))
     return found
-
-
-def _communicate(case: Documents, graphs: Graphs) -> None:
-    """The members of a collective have tensors of one shape."""
-    for side in ("seq", "dist"):
-        members: dict[tuple[int, int], list[list[Dim]]] = defaultdict(list)
-        named = {
-            (int(rank), name): number
-            for number, group in enumerate(case.groups.get(side, []))
-            for rank, name in group["names"].items()
-        }
-        for (where, rank), one in graphs.items():
-            count: dict[int, int] = defaultdict(int)
-            for word, _, _, dims in one.collectives if where == side else ():
-                number = named.get((rank, word), -1)
-                members[number, count[number]].append(dims)
-                count[number] += 1
-        for shapes in members.values():
-            for other in shapes[1:]:
-                if [extent(d) for d in other] == [extent(d) for d in shapes[0]]:
-                    for a, b in zip(shapes[0], other, strict=True):
-                        unify(a, b)
 
 
 def _choose(graphs: Graphs) -> dict[int, int]:

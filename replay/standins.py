@@ -8,7 +8,9 @@ operands that the row declares linear. Attributes go in as a factor.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from math import prod
+from typing import Any
 from zlib import crc32
 
 import torch
@@ -19,11 +21,21 @@ from gg_datalog.replay.tensor import Tensor
 
 
 def stand_in(
-    row: Row, operands: Sequence[Tensor], attributes: str, sizes: Mapping[str, int]
+    row: Row,
+    operands: Sequence[Tensor | None],
+    attributes: str,
+    sizes: Mapping[str, int],
+    spread: Mapping[str, Sequence[int]] | None = None,
 ) -> list[Tensor]:
-    """The results of one row of the table; ``sizes`` are those that attributes give."""
-    left, right = read_rule(row.rule)
-    given = list(zip(operands, left, strict=True))
+    """The results of one row of the table; ``sizes`` are those that attributes give, ``spread``
+    lists of them for letters that stand for several dimensions. Operands may be left out."""
+    row, more_sizes, left, right = _widened(row, spread or {})
+    sizes = {**sizes, **more_sizes}
+    all_given = list(zip(operands, left, strict=True))
+    present = [i for i, x in enumerate(operands) if x is not None]
+    row = replace(row, linear=tuple(present.index(i) for i in row.linear if i in present))
+    given = [(x, names) for x, names in all_given if x is not None]
+    attributes += "".join(f" without {i}" for i, x in enumerate(operands) if x is None)
     rest = [x.dim() - sum(n != ("...",) for n in names) for x, names in given if ("...",) in names]
     more = [f"...{i}" for i in range(rest[0] if rest else 0)]
     known = {"u": 1, **sizes}
@@ -44,6 +56,28 @@ def stand_in(
         _result(row, lettered, _expand(names, more), known, f"{row.target}[{place}]({attributes})")
         for place, names in zip(row.results, right, strict=True)
     ]
+
+
+def _widened(
+    row: Row, given: Mapping[str, Sequence[int]]
+) -> tuple[Row, dict[str, int], list[Any], list[Any]]:
+    """The row with a letter per size of each list, and those sizes."""
+    left, right = read_rule(row.rule)
+    letters = {
+        n: ["u"] * len(sizes) if n == "u" else [f"{n}.{i}" for i in range(len(sizes))]
+        for n, sizes in given.items()
+    }
+    known = {m: e for n, sizes in given.items() for m, e in zip(letters[n], sizes, strict=True)}
+
+    def wide(dims: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        return [(m,) if len(d) == 1 else d for d in dims for m in letters.get(d[0], d[:1])]
+
+    def several(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(m for n in names for m in letters.get(n, [n]))
+
+    row = replace(row, whole=several(row.whole), sums=several(row.sums))
+    known.pop("u", None)
+    return row, known, [wide(d) for d in left], [wide(d) for d in right]
 
 
 def _expand(names: Sequence[tuple[str, ...]], more: Sequence[str]) -> list[tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,15 +28,17 @@ class Mailbox:
     sent: dict[Key, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
 
     def post(
-        self, kind: str, rank: int, args: Sequence[Any], group: tuple[int, tuple[int, ...]]
+        self, kind: str, rank: int, given: Mapping[str, Any], group: tuple[int, tuple[int, ...]]
     ) -> Post:
         """Sends what a rank has to send."""
         many = kind == "batch_p2p_ops"
         if many:
-            kinds, peers, tags, tensors = args[:4]
+            kinds, peers, tags = (given[n] for n in ("op_list", "peer_list", "tag_list"))
+            tensors = given["tensors"]
         else:
-            numbers = [a for a in args[1:] if isinstance(a, int)]
-            kinds, peers, tags, tensors = [kind], numbers[:1], [*numbers[1:2], 0][:1], [args[0]]
+            peer = given["dst"] if kind == "isend" else given["src"]
+            tensor = given["tensor"] if "tensor" in given else given["self"]
+            kinds, peers, tags, tensors = [kind], [peer], [given["tag"]], [tensor]
         parts = []
         for one, peer, tag, tensor in zip(kinds, peers, tags, tensors, strict=True):
             receives = one.endswith("recv")
@@ -45,8 +47,8 @@ class Mailbox:
             parts.append((receives, (group[0], *ends, tag), tensor))
         post = Post(tuple(parts), many)
         for receives, key, tensor in post.parts:
-            if not receives:
-                self.sent[key].append(tensor)
+            if not receives:  # whatever the sender does to its memory afterwards
+                self.sent[key].append(tensor.clone())
         return post
 
     def take(self, post: Post) -> tuple[bool, Any]:

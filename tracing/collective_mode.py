@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch.distributed import ReduceOp
+from torch.utils._pytree import tree_flatten
 
-from gg_datalog.tracing.private import FakeWork, ProcessGroup, TorchDispatchMode, Work
+from gg_datalog.tracing.private import (
+    FakeWork,
+    ProcessGroup,
+    TorchDispatchMode,
+    Work,
+    below_autograd,
+)
 from gg_datalog.tracing.refusal import Refused
 
 functional = torch.ops._c10d_functional
@@ -24,6 +32,8 @@ for _schema in (
     "gather(Tensor x, int root, str group, int parts) -> Tensor[]",
     "scatter(Tensor[] parts, Tensor like, int root, str group) -> Tensor",
     "broadcast(Tensor x, int root, str group) -> Tensor",
+    "in_flight(Tensor x) -> Tensor",
+    "in_memory_order(Tensor x, str call) -> Tensor",
 ):
     LIBRARY.define(_schema)
 ours = torch.ops.gg_datalog
@@ -33,7 +43,7 @@ def _same_form(x: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.empty_like(x)
 
 
-for _name in ("isend", "irecv", "reduce", "broadcast"):
+for _name in ("isend", "irecv", "reduce", "broadcast", "in_flight", "in_memory_order"):
     LIBRARY.impl(_name, _same_form, "CompositeExplicitAutograd")
 LIBRARY.impl(
     "gather",
@@ -45,23 +55,98 @@ LIBRARY.impl(
     lambda parts, like, root, group: torch.empty_like(like),
     "CompositeExplicitAutograd",
 )
-for _name in ("isend", "irecv", "reduce", "gather", "scatter", "broadcast"):
+for _name in ("isend", "irecv", "reduce", "gather", "scatter", "broadcast", "in_memory_order"):
     torch.fx.node.has_side_effect(getattr(ours, _name).default)
 for _name in ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single"):
     torch.fx.node.has_side_effect(getattr(functional, _name).default)
+
+
+class Pending(Work):  # type: ignore[misc]
+    """A collective that was started: what it gives comes into its tensors when it is waited for.
+
+    Until then they hold no value (``in_flight``), and what it reads must not be written.
+    """
+
+    def __init__(self, into: Sequence[torch.Tensor], reads: Sequence[torch.Tensor], finish: Any):
+        super().__init__()
+        self.into, self.finish = list(into), finish
+        self.reads = {_memory(x) for x in reads}
+        self.done = self.marked = self.spoilt = False
+
+    def wait(self, timeout: Any = None) -> bool:
+        """The values are there now."""
+        if not self.done:
+            self.done = True
+            with below_autograd():  # as the collective itself
+                self.finish()
+                if self.spoilt:
+                    self._mark()
+        return True
+
+    def synchronize(self) -> None:
+        """As :meth:`wait`."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Nothing moves here: what is asked whether it is there is waited for."""
+        return self.wait()
+
+    def passed_by(self, func: Any, args: Sequence[Any], kwargs: Any) -> None:
+        """Another operator comes between the start and the waiting."""
+        written = zip(func._schema.arguments, args, strict=False)
+        named = ((a, (kwargs or {}).get(a.name)) for a in func._schema.arguments)
+        for argument, value in (*written, *named):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                tensors = tree_flatten(value)[0]
+                mine = (isinstance(t, torch.Tensor) and _memory(t) in self.reads for t in tensors)
+                self.spoilt = self.spoilt or any(mine)
+        if not self.marked:
+            self.marked = True
+            self._mark()
+
+    def passed_by_end(self) -> None:
+        """The program ends."""
+        if not self.done and not self.marked:
+            self.marked = True
+            with below_autograd():
+                self._mark()
+
+    def _mark(self) -> None:
+        for x in self.into:
+            x.copy_(ours.in_flight(x))
+
+
+def _memory(x: torch.Tensor) -> int:
+    return int(x.untyped_storage()._cdata)
+
+
+STARTED: list[Pending] = []  # by the mode that is entered; one at a time in a process
+
+
+def never_waited() -> None:
+    """At the end of a program: what was started and not waited for has no value."""
+    for one in STARTED:
+        one.passed_by_end()
 
 
 class FunctionalCollectives(TorchDispatchMode):  # type: ignore[misc]
     """Rewrites ``c10d`` operators: a functional operator, then a copy into the operand.
 
     It runs below autograd, so that what eager code differentiates stays as it is: a collective
-    that writes into its operand has the identity as its backward.
+    that writes into its operand has the identity as its backward. The copy is made where the
+    program waits for the collective; until then its operand has no value.
     """
+
+    def __enter__(self) -> Any:
+        STARTED.clear()
+        return super().__enter__()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """Every operator comes by; those of c10d are rewritten."""
+        for one in [p for p in STARTED if not p.done]:
+            one.passed_by(func, args, kwargs)
         if getattr(func, "namespace", "") != "c10d":
             return func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("c10d::")
@@ -75,11 +160,35 @@ class FunctionalCollectives(TorchDispatchMode):  # type: ignore[misc]
         return rewrite({**given, **(kwargs or {})})
 
 
+def drop_unread(graph: torch.fx.GraphModule) -> None:
+    """Takes the marks of collectives in flight out of a graph where nothing reads them."""
+    marks = graph.graph.find_nodes(op="call_function", target=ours.in_flight.default)
+    for mark in marks:
+        for user in [u for u in mark.users if not u.users and u.op != OUTPUT]:
+            graph.graph.erase_node(user)
+        if not mark.users:
+            graph.graph.erase_node(mark)
+    graph.recompile()
+
+
+OUTPUT = "output"
 Given = dict[str, Any]
 
 
 def _done() -> Any:
     return Work.boxed(FakeWork())
+
+
+def _started(values: Sequence[tuple[torch.Tensor, Any]], reads: Sequence[torch.Tensor]) -> Any:
+    """A handle of what was started: each tensor gets its value when it is waited for."""
+
+    def finish() -> None:
+        for into, value in values:
+            into.copy_(value())
+
+    one = Pending([into for into, _ in values], reads, finish)
+    STARTED.append(one)
+    return Work.boxed(one)
 
 
 def _group(given: Given) -> tuple[str, int]:
@@ -112,9 +221,9 @@ def _waited(x: Any) -> Any:
 
 def _all_reduce(given: Given) -> Any:
     name, _ = _group(given)
-    for x in given["tensors"]:
-        x.copy_(_waited(functional.all_reduce(x, _reduction(given), name)))
-    return given["tensors"], _done()
+    made = [(x, functional.all_reduce(x, _reduction(given), name)) for x in given["tensors"]]
+    later = [(x, partial(_waited, value)) for x, value in made]
+    return given["tensors"], _started(later, given["tensors"])
 
 
 def _all_reduce_coalesced(given: Given) -> Any:
@@ -124,32 +233,56 @@ def _all_reduce_coalesced(given: Given) -> Any:
 def _gathered(x: torch.Tensor, given: Given) -> Any:
     name, size = _group(given)
     flat = x.contiguous().reshape(1) if x.dim() == 0 else x.contiguous()
-    return _waited(functional.all_gather_into_tensor(flat, size, name))
+    return functional.all_gather_into_tensor(flat, size, name)
+
+
+def _in_form(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return _waited(value).reshape(like.shape)
+
+
+def _in_order(value: torch.Tensor, call: str, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """What a collective gives that reads and fills memory in order, whatever the strides: gloo's
+    all_to_all_single and scatter do so, NCCL refuses, as do all for transfers. (Seen by running
+    torch 2.13 with gloo; other collectives copy what is not contiguous.)"""
+    if all(x.is_contiguous() for x in tensors):
+        return value
+    return ours.in_memory_order(value, call)
 
 
 def _all_gather_base(given: Given) -> Any:
-    out = given["output_tensor"]
-    out.copy_(_gathered(given["input_tensor"], given).view(out.shape))
-    return out, _done()
+    out, x = given["output_tensor"], given["input_tensor"]
+    return out, _started([(out, partial(_in_form, _gathered(x, given), out))], [x])
 
 
 def _all_gather(given: Given) -> Any:
+    later: list[tuple[torch.Tensor, Any]] = []
     for outs, x in zip(given["output_tensors"], given["input_tensors"], strict=True):
-        for out, part in zip(outs, _gathered(x, given).chunk(len(outs)), strict=True):
-            out.copy_(part.reshape(out.shape))
-    return given["output_tensors"], _done()
+        later += _shares_of(_gathered(x, given), outs)
+    return given["output_tensors"], _started(later, given["input_tensors"])
+
+
+def _shares_of(value: torch.Tensor, outs: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, Any]]:
+    """Each tensor with its part of a value that is waited for once."""
+    parts: list[torch.Tensor] = []
+
+    def part(place: int) -> torch.Tensor:
+        if not parts:
+            parts.extend(_waited(value).chunk(len(outs)))
+        return parts[place].reshape(outs[place].shape)
+
+    return [(out, partial(part, place)) for place, out in enumerate(outs)]
 
 
 def _all_gather_list(given: Given) -> Any:
-    for out, x in zip(given["outputs"], given["inputs"], strict=True):
-        out.copy_(_gathered(x, given).view(out.shape))
-    return _done()
+    pairs = zip(given["outputs"], given["inputs"], strict=True)
+    later = [(out, partial(_in_form, _gathered(x, given), out)) for out, x in pairs]
+    return _started(later, given["inputs"])
 
 
 def _scattered(x: torch.Tensor, given: Given) -> Any:
     name, size = _group(given)
     op = functional.reduce_scatter_tensor
-    return _waited(op(x.contiguous(), _reduction(given), size, name))
+    return op(x.contiguous(), _reduction(given), size, name)
 
 
 def _reduce_scatter_base(given: Given) -> Any:
@@ -157,21 +290,22 @@ def _reduce_scatter_base(given: Given) -> Any:
     _, size = _group(given)
     if x.dim() == 0 or x.shape[0] % size:
         x = x.reshape(size, -1)
-    out.copy_(_scattered(x, given).reshape(out.shape))
-    return out, _done()
+    later = [(out, partial(_in_form, _scattered(x, given), out))]
+    return out, _started(later, [given["input_tensor"]])
 
 
 def _reduce_scatter(given: Given) -> Any:
+    later = []
     for out, parts in zip(given["output_tensors"], given["input_tensors"], strict=True):
-        shares = _scattered(torch.stack(list(parts)), given)
-        out.copy_(shares.reshape(out.shape))
-    return given["output_tensors"], _done()
+        later.append((out, partial(_in_form, _scattered(torch.stack(list(parts)), given), out)))
+    reads = [part for parts in given["input_tensors"] for part in parts]
+    return given["output_tensors"], _started(later, reads)
 
 
 def _reduce_scatter_list(given: Given) -> Any:
-    for out, x in zip(given["outputs"], given["inputs"], strict=True):
-        out.copy_(_scattered(x, given).reshape(out.shape))
-    return _done()
+    pairs = zip(given["outputs"], given["inputs"], strict=True)
+    later = [(out, partial(_in_form, _scattered(x, given), out)) for out, x in pairs]
+    return _started(later, given["inputs"])
 
 
 def _all_to_all_base(given: Given) -> Any:
@@ -181,8 +315,11 @@ def _all_to_all_base(given: Given) -> Any:
     for tensor, key in ((out, "output_split_sizes"), (x, "input_split_sizes")):
         splits.append(list(given[key]) or [tensor.shape[0] // size] * size)
     result = functional.all_to_all_single(x.contiguous(), splits[0], splits[1], name)
-    out.copy_(_waited(result).view(out.shape))
-    return _done()
+
+    def received() -> torch.Tensor:
+        return _in_order(_in_form(result, out), "all_to_all_single", (out, x))
+
+    return _started([(out, received)], [x])
 
 
 def _all_to_all(given: Given) -> Any:
@@ -190,59 +327,72 @@ def _all_to_all(given: Given) -> Any:
     name, _ = _group(given)
     sizes = [[t.numel() for t in side] for side in (outs, parts)]
     flat = torch.cat([part.reshape(-1) for part in parts])
-    got = _waited(functional.all_to_all_single(flat, sizes[0], sizes[1], name))
-    for out, piece in zip(outs, got.split(sizes[0]), strict=True):
-        out.copy_(piece.view(out.shape))
-    return outs, _done()
+    got = functional.all_to_all_single(flat, sizes[0], sizes[1], name)
+    pieces: list[torch.Tensor] = []
+
+    def piece(place: int) -> torch.Tensor:
+        if not pieces:
+            pieces.extend(_waited(got).split(sizes[0]))
+        return pieces[place].view(outs[place].shape)
+
+    return outs, _started([(out, partial(piece, i)) for i, out in enumerate(outs)], parts)
 
 
 def _broadcast(given: Given) -> Any:
     name, _ = _group(given)
-    for x in given["tensors"]:
-        x.copy_(ours.broadcast(x, given["root_rank"], name))
-    return given["tensors"], _done()
+    made = [(x, ours.broadcast(x, given["root_rank"], name)) for x in given["tensors"]]
+    later = [(x, partial(_itself, value)) for x, value in made]
+    return given["tensors"], _started(later, given["tensors"])
+
+
+def _itself(value: torch.Tensor) -> torch.Tensor:
+    return value
 
 
 def _reduce(given: Given) -> Any:
     name, _ = _group(given)
-    for x in given["tensors"]:
-        # What is left elsewhere than on the root is not defined.
-        x.copy_(ours.reduce(x, _reduction(given), given["root_rank"], name))
-    return _done()
+    # What is left elsewhere than on the root is not defined.
+    root, kind = given["root_rank"], _reduction(given)
+    made = [(x, ours.reduce(x, kind, root, name)) for x in given["tensors"]]
+    return _started([(x, partial(_itself, value)) for x, value in made], given["tensors"])
 
 
 def _gather(given: Given) -> Any:
     name, size = _group(given)
     root = given["root_rank"]
     here = _rank(given) == root
+    later: list[tuple[torch.Tensor, Any]] = []
     for place, x in enumerate(given["input_tensors"]):
         parts = ours.gather(x, root, name, size if here else 0)
         if here:
-            for out, part in zip(given["output_tensors"][place], parts, strict=True):
-                out.copy_(part)
-    return _done()
+            pairs = zip(given["output_tensors"][place], parts, strict=True)
+            later += [(out, partial(_itself, part)) for out, part in pairs]
+    return _started(later, given["input_tensors"])
 
 
 def _scatter(given: Given) -> Any:
     name, _ = _group(given)
+    later = []
     for place, out in enumerate(given["output_tensors"]):
         parts = given["input_tensors"][place] if given["input_tensors"] else []
-        out.copy_(ours.scatter(list(parts), out, given["root_rank"], name))
-    return given["output_tensors"], _done()
+        made = ours.scatter(list(parts), out, given["root_rank"], name)
+        later.append((out, partial(_in_order, made, "scatter", (out, *parts))))
+    reads = [part for parts in given["input_tensors"] for part in parts]
+    return given["output_tensors"], _started(later, reads)
 
 
 def _send(given: Given) -> Any:
     name, _ = _group(given)
     for x in given["tensors"]:
-        ours.isend(x, given["dst"], given["tag"], name)
-    return _done()
+        ours.isend(_in_order(x, "send", (x,)), given["dst"], given["tag"], name)
+    return _started([], given["tensors"])
 
 
 def _receive(given: Given) -> Any:
     name, _ = _group(given)
-    for x in given["tensors"]:
-        x.copy_(ours.irecv(x, given["src"], given["tag"], name))
-    return _done()
+    src, tag = given["src"], given["tag"]
+    made = [(x, ours.irecv(x, src, tag, name)) for x in given["tensors"]]
+    return _started([(x, partial(_in_order, value, "recv", (x,))) for x, value in made], [])
 
 
 def _barrier(given: Given) -> Any:

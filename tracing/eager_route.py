@@ -11,7 +11,7 @@ import torch
 from torch import fx, nn
 from torch.distributed.tensor import Partial
 
-from gg_datalog.tracing.collective_mode import FunctionalCollectives
+from gg_datalog.tracing.collective_mode import FunctionalCollectives, drop_unread, never_waited
 from gg_datalog.tracing.inputs import Input, attributes_of, local_of
 from gg_datalog.tracing.private import (
     FakeTensorMode,
@@ -59,6 +59,7 @@ def trace_eager(
 
     def forward(*_: torch.Tensor) -> list[torch.Tensor]:
         returned.extend(_executed(program, module, args, kwargs))
+        never_waited()
         return [local_of(tensor) for _, tensor in returned]
 
     locals_ = [one.tensor for one in inputs]
@@ -69,6 +70,7 @@ def trace_eager(
     _modules_of_backward(graph.graph)
     pending = {name: found for name, tensor in returned if (found := open_reductions(tensor))}
     functional = _functionalized(graph, locals_, mode)
+    drop_unread(functional)
     names = [name for name, _ in returned]
     return Traced(functional, inputs, [*names, *_returned_updates(functional, inputs)], pending)
 

@@ -99,7 +99,9 @@ def groups_document(groups_by_rank: Mapping[int, Mapping[str, Group]]) -> list[J
 def is_collective(node: fx.Node) -> bool:
     """Does the node speak with other ranks?"""
     target = str(node.target)
-    return target.startswith((FUNCTIONAL, OURS, "_dtensor.")) and "wait_tensor" not in target
+    talks = target.startswith((FUNCTIONAL, OURS, "_dtensor."))
+    marks = ("wait_tensor", "in_flight", "in_memory_order")
+    return talks and not any(mark in target for mark in marks)
 
 
 def _group_name(node: fx.Node) -> str | None:
@@ -172,7 +174,9 @@ def _constant(value: Any) -> Json:
         return {}
     if real.numel() == 1:
         return {"value": literal(real.reshape(()).item(), None)}
-    return {}
+    if real.is_floating_point() or real.is_complex():
+        return {}
+    return {"value": real.tolist()}
 
 
 def _module_path(node: fx.Node) -> str | None:

@@ -12,13 +12,14 @@ from torch import nn
 from gg_datalog.tracing.megatron import by_state, checked
 from gg_datalog.tracing.pieces import Piece
 from gg_datalog.tracing.placements import placed
-from gg_datalog.tracing.program import named_inputs
+from gg_datalog.tracing.program import named_inputs, passed_at
 
 
 @dataclass(frozen=True, eq=False)
 class Input:
     """One input of one rank: ``tensor`` is local; ``pieces`` say which part of the global tensor
-    it holds, where something in the program says so, and ``because`` what that is."""
+    it holds, where something in the program says so, and ``because`` what that is; ``passed`` is
+    the place of an argument that is passed by place."""
 
     name: str
     kind: str
@@ -27,6 +28,7 @@ class Input:
     pieces: Sequence[Piece] | None = None
     because: str = ""
     placements: Sequence[str] = ()
+    passed: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -45,14 +47,15 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
 def program_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Input]:
     """All inputs, each once, in the order of parameters, buffers, attributes and arguments."""
     found: dict[int, Input] = {}
-    stated = by_state(module)
+    stated, places = by_state(module), passed_at(args)
     for kind, name, tensor in _all(module, args, kwargs):
         local = local_of(tensor)
         if id(local) not in found:
             placement = placed(tensor, name)
             if kind == "parameter" and name in stated:
                 placement = checked(name, tensor, stated[name], placement)
-            found[id(local)] = Input(name, kind, local, *placement)
+            at = places.get(id(tensor), "")
+            found[id(local)] = Input(name, kind, local, *placement, passed=at)
     return list(found.values())
 
 

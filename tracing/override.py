@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gg_datalog.errors import InputError
+from gg_datalog.reading import refuse_special
 from gg_datalog.tracing.pieces import Box, Piece, boxes, runs
 
 KEYS = {
@@ -254,6 +255,7 @@ def load_override(given: Path | str | Mapping[str, Any] | None) -> Override:
     if not isinstance(given, (str, Path)):
         raise InputError(f"relations are {type(given).__name__}", None, "give a file or a mapping")
     path = Path(given)
+    refuse_special(path)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -86,6 +86,7 @@ __all__ = [
     "TorchDispatchMode",
     "Work",
     "aot_export_joint_with_descriptors",
+    "below_autograd",
     "dynamo_graph_capture_for_export",
     "fx_traceback",
     "get_process_group_ranks",
@@ -93,6 +94,11 @@ __all__ = [
     "setup_stacktrace_preservation_hooks",
     "unset_fake_temporarily",
 ]
+
+
+def below_autograd() -> Any:
+    """A context in which operators are not seen by autograd, as inside of a dispatch mode."""
+    return torch._C._AutoDispatchBelowAutograd()
 
 
 def tested_version() -> bool:

@@ -123,6 +123,11 @@ def _key(step: Any) -> str:
     return str(step)
 
 
+def passed_at(args: tuple[Any, ...]) -> dict[int, str]:
+    """By the identity of a tensor that is passed by place: the place, and the way inside of it."""
+    return {id(tensor): way for way, tensor in reversed(named(args))}
+
+
 def named_inputs(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[tuple[str, torch.Tensor]]:

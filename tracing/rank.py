@@ -117,6 +117,7 @@ def _input(node: str, one: Input) -> InputRecord:
         shape=tuple(e if isinstance(e, int) else str(e) for e in one.shape),
         pieces=one.pieces,
         because=one.because,
+        passed=one.passed,
     )
 
 

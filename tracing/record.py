@@ -16,6 +16,7 @@ class InputRecord:
 
     ``local`` and ``shape`` are the local and the global shape; ``pieces`` are pairs of boxes
     (global, local), or None where nothing in the program says which; ``because`` is what says it.
+    ``passed`` is where an argument was passed by place: the place, and the way inside of it.
     """
 
     node: str
@@ -26,6 +27,7 @@ class InputRecord:
     shape: tuple[int | str, ...]
     pieces: Sequence[Any] | None
     because: str
+    passed: str = ""
 
     @property
     def gradient(self) -> str:

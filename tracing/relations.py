@@ -58,7 +58,8 @@ def relate(
         for one in record.inputs:
             declared = override.declared(one.name)
             name = one.name if declared is None else declared.sequential(one.name)
-            ours = _counterpart(sequential, name, one.kind)
+            ours = None if declared is not None else _at_its_place(sequential, record, one)
+            ours = ours or _counterpart(sequential, name, one.kind)
             if ours is None:
                 _without_counterpart(one, name, record, declared, found)
                 continue
@@ -71,6 +72,14 @@ def relate(
             found.warnings.append(f"no rank has an input that holds `{one.name}`")
     override.check_used()
     return found
+
+
+def _at_its_place(
+    sequential: RankRecord, record: RankRecord, one: InputRecord
+) -> InputRecord | None:
+    """The sequential argument at the same place, where both programs pass the same places."""
+    mine, theirs = ({i.passed: i for i in r.inputs if i.passed} for r in (record, sequential))
+    return theirs.get(one.passed) if mine.keys() == theirs.keys() else None
 
 
 def _counterpart(sequential: RankRecord, name: str, kind: str) -> InputRecord | None:

@@ -51,7 +51,8 @@ def pair_results(
                 found.unchanged.setdefault(rank, []).append(kept)
         if nodes or (whole and pairing.expected(name)):
             held = {str(rank): nodes[rank] for rank in sorted(nodes)}
-            found.rows.append({"seq": node, "dist": held, "name": name})
+            state = pairing.state(name, nodes)
+            found.rows.append({"seq": node, "dist": held, "name": name} | state)
         else:
             found.warnings.append(f"no rank returns anything for `{name}`: it is not checked")
     if not any(pairing.returned(name) for name in pairing.ours):
@@ -135,6 +136,15 @@ class _Pairing:
             for other in self.shares
             if one.ours.gradient == name and other.of is one.of and other.box == one.box
         )
+
+    def state(self, name: str, nodes: Mapping[int, str]) -> Json:
+        """What a result is the new value of, if of state: the inputs on both sides."""
+        owner = self.updates.get(name)
+        if owner is None or owner.kind == "input":
+            return {}
+        holders = self.holders.get(owner.update, {})
+        held = {str(rank): holders[rank].node for rank in sorted(nodes) if rank in holders}
+        return {"state": {"seq": owner.node, "dist": held}}
 
     def unchanged(self, name: str) -> dict[int, InputRecord]:
         """Of state that the sequential program updates: where a rank does not, what it has in the

@@ -32,8 +32,9 @@ class Exchange(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        grad = grad.contiguous()  # the result fills memory in order, and so must lie like that
         result = torch.empty_like(grad)
-        dist.all_to_all_single(result, grad.contiguous())
+        dist.all_to_all_single(result, grad)
         return result
 
 

@@ -22,6 +22,15 @@ CAUSES = {
 }  # fmt: skip
 
 
+# What is found and what was expected are both derived, unless a finding says otherwise.
+CERTAIN = (
+    Kind.COLLECTIVE, Kind.OTHER_COEFFICIENT, Kind.OPEN_REDUCTION, Kind.PART_USED, Kind.WRONG_GROUP,
+    Kind.REDUCED_TWICE, Kind.USED_FACTOR, Kind.WRONG_ORDER, Kind.NEEDS_WHOLE,
+    Kind.GRADIENT, Kind.UNWRITTEN, Kind.STALE, Kind.LEFT_OUT, Kind.WRONG_RANGE, Kind.NOT_LINEAR,
+    Kind.MISPLACED, Kind.STATE_MOVED,
+)  # fmt: skip
+
+
 def diagnose(database: duckdb.DuckDBPyConnection) -> list[Finding]:
     """All findings: causes first, then what is worth knowing."""
     from gg_datalog.diagnosis.breaks import chain_breaks
@@ -64,7 +73,9 @@ def _rank(found: Finding) -> tuple[bool, bool]:
 def finding(kind: Kind, message: str, **where: Any) -> Finding:
     """A finding with the code and level of its kind."""
     code = kind.value
-    return Finding(code.code, code.level, message, title=code.title, **where)
+    return Finding(
+        code.code, code.level, message, title=code.title, **{"certain": kind in CERTAIN, **where}
+    )
 
 
 def rows(database: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:

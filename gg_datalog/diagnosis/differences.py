@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gg_datalog.diagnosis.causes import finding
@@ -143,20 +143,43 @@ def other_mask(
     rows = some([f"{lo}:{hi} on rank {rank}" for rank, lo, hi in shards])
     tests = _tests(scene, masks)
     held = f" of rows {rows}" if rows else ""
+    certain = bool(shards) and _other_bounds(scene, masks, shards)
     text = (
-        f"{names_text(names)} looks up ids in a shard{held}, but ids outside of it are not masked "
-        f"that way{': ' + tests if tests else ''}"
+        f"{names_text(names)} looks up ids in a shard{held}, "
+        + ("but ids outside of it are not masked that way" if certain else _OPEN_MASK)
+        + (f": {tests}" if tests else "")
     )
     return finding(
         Kind.OTHER_MASK,
         text,
         seq=of.node,
         dist=tuple(names),
-        trigger="bounds of the mask, shift of the ids and rows of the shard do not agree",
-        effect=f"some ids of `{of.node}` are found on no rank, on several, or in a wrong row",
+        trigger="bounds of the mask, shift of the ids and rows of the shard do not agree"
+        if certain
+        else None,
+        effect=f"some ids of `{of.node}` are found on no rank, on several, or in a wrong row"
+        if certain
+        else None,
+        certain=False,
         expected=f"a mask that lets rows {rows} pass" if rows else None,
         found=tests or None,
         outputs=scene.spoiled([seq]),
+    )
+
+
+_OPEN_MASK = "and no rule shows that what is masked are the ids outside of it"
+
+
+def _other_bounds(
+    scene: Scene, masks: Sequence[str], shards: Iterable[tuple[int, int, int]]
+) -> bool:
+    """Do ids pass that lie outside of a shard: are there more of them than rows?"""
+    bounds: dict[int, set[int]] = {}
+    for rank, _, _, bound in scene.rows(_TESTS, list(masks)):
+        bounds.setdefault(rank, set()).add(bound)
+    return any(
+        len(found := bounds.get(rank, set())) == 2 and max(found) - min(found) > hi - lo
+        for rank, lo, hi in shards
     )
 
 

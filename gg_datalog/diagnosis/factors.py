@@ -207,7 +207,7 @@ def _sum(scene: Scene, tensor: str, dists: Sequence[str], terms: Sequence[Any]) 
     seq, names = scene.seq(tensor), scene.names(dists)
     told = [f"`{term}` {_often(state, times)}" for term, _, state, times in terms]
     text = (
-        f"{names_text(names)} should add up to `{seq.node}`, but counts {' and '.join(told[:4])}"
+        f"{names_text(names)} comes closest to `{seq.node}`, but counts {' and '.join(told[:4])}"
         f"{' and more' if len(told) > 4 else ''} (once each is right)"
     )
     found = [_term(term, state, times) for term, _, state, times in terms]
@@ -221,6 +221,7 @@ def _sum(scene: Scene, tensor: str, dists: Sequence[str], terms: Sequence[Any]) 
         expected=" + ".join(term for term, *_ in terms),
         found=" + ".join(found),
         outputs=scene.spoiled([tensor]),
+        certain=all(state not in ("missing", "open") for _, _, state, _ in terms),
     )
 
 

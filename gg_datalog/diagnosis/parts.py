@@ -235,7 +235,9 @@ class _About:
         return finding(Kind.WRONG_RANGE, text, **where)
 
     def too_late(self, late: Sequence[str]) -> Finding:
-        """A non-linear operator before the reduction."""
+        """An operator before the reduction."""
+        if not self.scene.rows(_NOT_LINEAR, list(self.cause.users), list(self.cause.operands)):
+            return self._early(late)
         users = self.scene.things("dist", self.cause.users)
         target = users[0].target if users else "an operator"
         text = (
@@ -248,6 +250,18 @@ class _About:
         holders = self._holders()
         where = self._where(holders, self.rows, trigger=trigger, effect=effect)
         return finding(Kind.NOT_LINEAR, text, **where)
+
+    def _early(self, late: Sequence[str]) -> Finding:
+        """A linear operator before the reduction: no rule says what comes of it."""
+        users, adds = self._named(self.cause.users), self._named(late)
+        text = (
+            f"{self._named(self._holders())}: each rank has only its part of `{self.origin.node}` "
+            f"({self.origin.target}); it goes into {users} before {adds} adds up, and no rule "
+            "shows that this is the same as adding the parts up first"
+        )
+        trigger = f"{self._split()}; {adds} adds up what {users} makes of the parts"
+        where = self._where(self._holders(), self.rows, trigger=trigger)
+        return finding(Kind.PART_USED, text, certain=False, **where)
 
 
 def coverage(spans: Sequence[tuple[int, int]], extent: int) -> str:
@@ -287,3 +301,12 @@ _ONLY_USERS = """
         AND b.kind NOT IN ('input', 'constant')
     WHERE n.side = 'dist' GROUP BY n.tensor
     HAVING bool_or(n.needs IN (SELECT unnest(?))) AND count(DISTINCT n.needs) = 1"""
+
+# Operators that take some of these operands, and are not linear in them.
+_NOT_LINEAR = """
+    SELECT r.gives FROM result_of r JOIN dist_operator d ON d."by" = r."by"
+    JOIN operand_of o ON o."by" = r."by"
+    WHERE r.gives IN (SELECT unnest(?)) AND o."of" IN (SELECT unnest(?))
+      AND NOT EXISTS (
+          SELECT 1 FROM linear_in l WHERE l.signed = d.signed AND l.place = o.place
+      ) LIMIT 1"""

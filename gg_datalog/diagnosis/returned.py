@@ -26,6 +26,14 @@ def returned(scene: Scene) -> Iterator[Finding]:
             yield _part(scene, wants, seq, name, where)
         elif not broken and (found := _piece(scene, wants, seq, state, all_right, where)):
             yield found
+    yield from _nothing(scene)
+
+
+def _nothing(scene: Scene) -> Iterator[Finding]:
+    """Outputs for which no rank returns anything."""
+    for (seq,) in scene.rows(_NOT_RETURNED):
+        text = f"no rank returns anything for `{seq}`"
+        yield finding(Kind.NOT_COVERED, text, seq=seq, outputs=(seq,), certain=True)
 
 
 def _coefficient(scene: Scene, wants: int, seq: str, times: str, where: dict[str, Any]) -> Finding:
@@ -94,7 +102,8 @@ def _piece(
     problem = _left_out(scene, base, held)
     text = f"{names}: the pieces of `{seq}` that are returned do not make up all of it{problem}"
     relation = scene.relation(base, held)
-    return finding(Kind.NOT_COVERED, text, expected=seq, found=relation, **where)
+    more = {"expected": seq, "found": relation, "certain": True}
+    return finding(Kind.NOT_COVERED, text, **more, **where)
 
 
 def _left_out(scene: Scene, base: str, held: Sequence[Held]) -> str:
@@ -127,3 +136,7 @@ _RETURNED = """
     JOIN output_name n ON n.wants = o.wants
     WHERE o.status <> 'mapped' AND o.wants NOT IN (SELECT wants FROM output_mapped)
     GROUP BY o.wants, o.seq, n.name, s.state, s.times ORDER BY o.wants, s.state, s.times"""
+
+_NOT_RETURNED = """
+    SELECT seq FROM output_name WHERE wants NOT IN (SELECT wants FROM returned_name)
+    ORDER BY wants"""

@@ -102,12 +102,13 @@ def _order(scene: Scene, seq: str, gives: str, members: Sequence[Member]) -> Fin
     if not whole:
         problem = coverage(spans, of.shape[dim])
         text = (
-            f"{names_text(names)} ({thing.target}) puts wrong ranges of dim {dim} of `{of.node}` "
-            f"together: {told}: {problem}"
+            f"{names_text(names)} ({thing.target}) puts ranges of dim {dim} of `{of.node}` "
+            f"together that are not all of it once: {told}: {problem}"
         )
         trigger = f"the operands are {spans_text(spans)} of dim {dim} ({of.shape[dim]})"
-        effect = f"`{of.node}` is never there as a whole"
-        return finding(Kind.WRONG_RANGE, text, trigger=trigger, effect=effect, **where)
+        effect = f"`{of.node}` is not there as a whole"
+        more = {"trigger": trigger, "effect": effect, "certain": False}
+        return finding(Kind.WRONG_RANGE, text, **more, **where)
     return None
 
 
@@ -264,10 +265,11 @@ def _unequal(scene: Scene, seq: str, dist: str, told: Sequence[str]) -> Finding:
         seq=of.node,
         dist=tuple(names),
         trigger=f"the operands have other ranges of the dimension they share: {' and '.join(told)}",
-        effect=f"what is to be `{of.node}` combines elements that do not belong together",
+        effect=f"what is to be `{of.node}` may combine elements that do not belong together",
         expected="equal ranges",
         found=" with ".join(told),
         outputs=scene.spoiled([seq]),
+        certain=False,
     )
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gg_datalog.errors import GGError, InputError
+from gg_datalog.folders import in_use, read_manifest
 from gg_datalog.progress import Progress
 from gg_datalog.proofs.checker import ONE, Checker, Refused, Statement
 from gg_datalog.proofs.derivations import Derivation, Derivations, elements
-from gg_datalog.results import open_result
+from gg_datalog.results import AGAIN, open_result
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,16 +33,21 @@ def derivations(database: duckdb.DuckDBPyConnection) -> Derivations:
 
 
 def certificate(result: Path, progress: Progress) -> dict[str, Any]:
-    """The certificate of a result folder: its steps, in an order in which each uses earlier ones.
+    """The certificate of a result folder: its steps, in an order in which each uses earlier ones,
+    and the hash of the facts that they are about.
 
     Raises:
         InputError: no output of the result is mapped.
         GGError: no step is found for a relation that was derived (an error of ours).
     """
-    with open_result(result) as database:
-        progress("reading the result")
-        known = derivations(database)
-        mapped = [k for (k,) in database.sql(_MAPPED).fetchall()]
+    with in_use(result):
+        manifest = read_manifest(result, "result", "gg-datalog run")
+        with open_result(result) as database:
+            progress("reading the result")
+            known = derivations(database)
+            mapped = [k for (k,) in database.sql(_MAPPED).fetchall()]
+    if not isinstance(manifest.get("hash"), str):
+        raise InputError("the result does not say of which facts it is", str(result), AGAIN)
     if not mapped:
         raise InputError(
             "no output is mapped: there is nothing to prove",
@@ -70,7 +76,7 @@ def certificate(result: Path, progress: Progress) -> dict[str, Any]:
         }
         for k, found in shares.items()
     ]
-    return {"form": FORM, "steps": steps, "outputs": outputs}
+    return {"form": FORM, "facts": manifest["hash"], "steps": steps, "outputs": outputs}
 
 
 _MAPPED = "SELECT wants FROM output_status WHERE status = 'mapped' ORDER BY wants"
@@ -80,8 +86,9 @@ def as_text(document: Mapping[str, Any]) -> str:
     """The document with a step on each line."""
     steps = ",\n".join(json.dumps(line, ensure_ascii=False) for line in document["steps"])
     outputs = ",\n".join(json.dumps(line, ensure_ascii=False) for line in document["outputs"])
-    form = json.dumps(document["form"])
-    return f'{{"form": {form},\n"steps": [\n{steps}\n],\n"outputs": [\n{outputs}\n]}}\n'
+    form, facts = json.dumps(document["form"]), json.dumps(document["facts"])
+    head = f'"form": {form},\n"facts": {facts}'
+    return f'{{{head},\n"steps": [\n{steps}\n],\n"outputs": [\n{outputs}\n]}}\n'
 
 
 # ---- what an output rests on -----------------------------------------------------------------

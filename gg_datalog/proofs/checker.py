@@ -17,6 +17,8 @@ from functools import cache, partial
 from itertools import combinations, groupby, pairwise, product
 from typing import Any, NamedTuple
 
+from gg_datalog.proofs.places import misplaced
+
 Coefficient = tuple[Fraction, str, str]  # a number, times the scalar `over`, divided by `under`
 Part = tuple[Any, str, int, int, int]
 Run = tuple[int, int, int, int, int]
@@ -31,7 +33,7 @@ RULES = (  # what `holds` is concluded from, under the names that datalog/ has f
 )
 
 
-class Refused(Exception):
+class Refused(ValueError):
     """Something does not follow."""
 
 
@@ -70,10 +72,10 @@ class Block(NamedTuple):
             need(extent % step == 0 and 1 < room < n and n % room == 0, "a run leaves a digit")
             todo += [(p, s, room, d, t), (p, s * room, n // room, d, t * room)]
         found = defaultdict[int, int](int)
-        for p, places in zip(self.seq, digits, strict=True):
-            size = places[-1][0] * places[-1][3] if places else 1
+        for p, inside in zip(self.seq, digits, strict=True):
+            size = inside[-1][0] * inside[-1][3] if inside else 1
             need(0 <= self.seq[p] < size, "a position outside of its dimension")
-            for at, (extent, label, unit, weight) in enumerate(places):
+            for at, (extent, label, unit, weight) in enumerate(inside):
                 digit = self.seq[p] // weight % extent
                 need(digit + reach[p, at] < extent, "runs carry over into the next digit")
                 found[label] += digit * unit
@@ -467,6 +469,7 @@ class Checker:
             meet = [0, *(b for _, b in spans)] == [*(a for a, _ in spans), extent]
             need(all(like) and meet and len(every) == len(shares), "the parts do not add up")
         need(self.covered("seq", t, [x.block for x in every]), "a share is left out")
+        need(not (why := misplaced(self, wants, shares)), why)
 
     def certificate(self, document: Any) -> list[int]:
         """The outputs that a certificate proves; `Refused` names the step that does not follow."""
@@ -492,7 +495,7 @@ class Checker:
                 shares = {rank: [said[k] for k in ids] for rank, ids in line["shares"].items()}
                 self.output_mapped(wants, shares)
                 proved.append(wants)
-        except (*MALFORMED, Refused) as error:
+        except MALFORMED as error:
             why = error if isinstance(error, Refused) else f"it names what is not there: {error!r}"
             raise Refused(f"{where}: {why}"[:500]) from None
         left = said.keys() - used

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import click
 
+from gg_datalog.visible import visible, visible_json
+
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path)
+NOT_ALL = 1
 WIDE = 10_000
 """Columns where no terminal reads along."""
 
@@ -52,14 +55,16 @@ def _columns() -> int:
 @click.option("-o", "--out", "proof", required=True, type=FILE, help="File for the certificate.")
 def certificate(result: Path, proof: Path) -> None:
     """Write for each mapped output the steps that prove it, for `check`."""
+    from gg_datalog.folders import adopt
     from gg_datalog.progress import progress
     from gg_datalog.proofs.certifying import as_text
     from gg_datalog.proofs.certifying import certificate as certified
-    from gg_datalog.reporting.targets import replace_file
+    from gg_datalog.writing import replace_file
 
     with progress() as say:
         document = certified(result, say)
-        replace_file(proof, as_text(document).encode())
+        replace_file(proof, visible_json(as_text(document)).encode())
+        adopt(proof)
     outputs = len(document["outputs"])
     proved = f"{outputs} output{'s' if outputs > 1 else ''}"
     click.echo(f"{len(document['steps'])} steps prove {proved}", err=True)
@@ -71,15 +76,18 @@ def certificate(result: Path, proof: Path) -> None:
 def check(proof: Path, facts: Path) -> None:
     """Validate a certificate against facts, step by step, without the engine and its rules.
 
-    Ends with 0 where every step follows, with 1 where one does not, with 2 on bad input.
+    Ends with 0 where every step follows and every output is proved, with 1 where one is not, with
+    2 on bad input.
     """
     from gg_datalog.progress import progress
     from gg_datalog.proofs.checking import NotProved, checked
 
     try:
         with progress() as say:
-            text = checked(proof, facts, say)
+            text, complete = checked(proof, facts, say)
     except NotProved as error:
         click.echo(f"error: {error}", err=True)
-        raise SystemExit(1) from None
-    click.echo(text)
+        raise SystemExit(NOT_ALL) from None
+    click.echo(visible(text))
+    if not complete:
+        raise SystemExit(NOT_ALL)

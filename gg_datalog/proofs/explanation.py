@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gg_datalog.proofs.stating import Made
+from gg_datalog.reporting.printable import printable
+from gg_datalog.visible import visible_json
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -70,7 +72,7 @@ class Explanation:
 # ---- as text -----------------------------------------------------------------------------------
 def as_json(found: Explanation) -> str:
     """The explanation as a JSON document."""
-    return json.dumps(found.document(), indent=1, ensure_ascii=False)
+    return visible_json(json.dumps(found.document(), indent=1, ensure_ascii=False))
 
 
 STYLES: Mapping[str, str] = {"holds": "", "above": "dim", "missing": "red", "closest": "yellow"}
@@ -84,6 +86,7 @@ def as_tree(found: Explanation, width: int, colour: bool) -> str:
     from rich.text import Text
     from rich.tree import Tree
 
+    found = printable(found)
     verdict = "is mapped" if found.mapped else "is not mapped"
     if not found.mapped and any(node.state == "holds" for node in found.explanations):
         verdict = "holds only a part or a multiple"

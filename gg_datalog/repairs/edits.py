@@ -107,15 +107,18 @@ def _steps(candidate: Candidate, row: Json, size: int, group: str) -> list[Step]
         return [_functional("all_reduce", [candidate.reduction, group], shape), _wait(shape)]
     if candidate.action == "broadcast":
         return [_functional("broadcast", [candidate.root, group], shape), _wait(shape)]
-    if candidate.action == "all_gather":
-        whole = shape and [e * size if i == dim else e for i, e in enumerate(shape)]
-        return [_functional("all_gather_into_tensor", [dim, size, group], whole), _wait(whole)]
     whole = shape and [e * size if i == dim else e for i, e in enumerate(shape)]
-    turn, first = [Step("aten.transpose.int", [0, dim], _turned(whole, dim))], _turned(shape, dim)
-    given = [candidate.reduction, size, group]
-    steps_ = [_functional("reduce_scatter_tensor", given, first), _wait(first)]
-    back = [Step("aten.transpose.int", [0, dim], shape)]
-    return [*turn, *steps_, *back] if dim else steps_
+    if candidate.action == "all_gather":
+        before, after, name = shape, whole, "all_gather_into_tensor"
+        given = [size, group]
+    else:
+        before, after, name = whole, shape, "reduce_scatter_tensor"
+        given = [candidate.reduction, size, group]
+    moved = _turned(after, dim)
+    turn = Step("aten.transpose.int", [0, dim], _turned(before, dim))
+    back = Step("aten.transpose.int", [0, dim], after)
+    done = [_functional(name, given, moved), _wait(moved)]
+    return [turn, *done, back] if dim else done
 
 
 def _turned(shape: list[Any] | None, dim: int) -> list[Any] | None:

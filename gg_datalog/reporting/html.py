@@ -15,7 +15,7 @@ from gg_datalog.errors import InputError
 from gg_datalog.report import Finding, Report
 from gg_datalog.reporting.places import place
 from gg_datalog.reporting.printable import printable
-from gg_datalog.reporting.wording import modules, numbers, repair
+from gg_datalog.reporting.wording import element, executed, modules, numbers, repair
 from gg_datalog.results import AGAIN, open_result, read_result
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ MOST_PICTURES = 30
 STATUSES = ("unmapped", "inconclusive", "mapped")
 HEADLINE = {
     "refines": ("✓", "Refines", "Every output is rebuilt from what the ranks return."),
-    "does-not-refine": ("✗", "Does not refine", "Not shown to compute the same."),
+    "does-not-refine": ("✗", "Does not refine", "A difference is shown."),
     "inconclusive": (
         "?",
         "Inconclusive",
-        "Something that no rule describes stands in the way.",
+        "Neither a proof nor a difference is shown.",
     ),
 }
 
@@ -95,6 +95,8 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
         "explained": explained,
         "place": place,
         "numbers": numbers,
+        "executed": executed,
+        "element": element,
         "modules": modules,
         "repair": repair,
         "version": __version__,

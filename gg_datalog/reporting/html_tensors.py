@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gg_datalog.reporting.printable import visible
+from gg_datalog.visible import visible
 
 if TYPE_CHECKING:
     import duckdb

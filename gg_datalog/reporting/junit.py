@@ -11,7 +11,7 @@ from xml.etree import ElementTree as xml
 from gg_datalog.human import VERDICT
 from gg_datalog.report import EXIT_CODE, Finding, OutputRow, Report
 from gg_datalog.reporting.origin import TOOL, origin
-from gg_datalog.reporting.wording import MANY, called, clipped, concerns, details
+from gg_datalog.reporting.wording import MANY, called, clipped, concerns, details, executed
 from gg_datalog.settings.policy import exit_code
 
 
@@ -101,6 +101,7 @@ def _case(report: Report, output: OutputRow, name: str, of: str) -> xml.Element:
     headline = clipped(chosen[0].message) if chosen else f"`{output.seq}` is {output.status}"
     # Where no finding names the output, those that name none may be the reason.
     text = _all_told(chosen or [found for found in report.findings if found.level != "note"])
+    text = "\n\n".join(filter(None, (text, executed(output))))
     if output.status == "unmapped" and not output.accepted:
         return _failed(name, of, chosen[0].code if chosen else "unmapped", headline, text)
     case = _passed(name, of)

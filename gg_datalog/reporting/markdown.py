@@ -10,7 +10,7 @@ from gg_datalog.human import VERDICT, beside, shortened, status
 from gg_datalog.report import Finding, OutputRow, Report
 from gg_datalog.reporting.origin import TOOL, origin
 from gg_datalog.reporting.places import place
-from gg_datalog.reporting.wording import clipped, counted, details
+from gg_datalog.reporting.wording import clipped, counted, details, executed
 
 # GitHub takes comments of 65,536 characters.
 ROOM = 60_000
@@ -19,9 +19,11 @@ SLACK = 1_000  # for the words around them
 ROWS = 100
 TEXT = 1200
 SHORT = 300
-# What has a meaning in a line of Markdown; `@` names people, who need not be told.
+# What has a meaning in a line of Markdown; `@` names people, who need not be told, and what looks
+# like an address becomes a link, which nobody here has written.
 SPECIAL = re.compile(r"([\\*_~\[\]<>#!$&])")
 MENTION = re.compile(r"@(?=\w)")
+LINK = re.compile(r"\b(https?:|ftp:|www)(?=[/.])", re.IGNORECASE)
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -48,6 +50,9 @@ def code(text: str) -> str:
     """A text as code, whatever backticks it has."""
     if not text:
         return ""
+    if "\\|" in text:  # in a table, readers do not agree on what that is between backticks
+        shown = re.sub(r"[^A-Za-z0-9 ]", lambda found: f"&#{ord(found[0])};", text)
+        return f"<code>{shown}</code>"
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if longest else ""
@@ -60,7 +65,8 @@ def row(*cells: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return MENTION.sub("@<!-- -->", SPECIAL.sub(r"\\\1", text).replace("`", "\\`"))
+    escaped = SPECIAL.sub(r"\\\1", text).replace("`", "\\`")
+    return LINK.sub(r"\1<!-- -->", MENTION.sub("@<!-- -->", escaped))
 
 
 def _findings(found: Sequence[Finding], room: int) -> Iterator[str]:
@@ -140,7 +146,8 @@ def _table(outputs: Sequence[OutputRow]) -> tuple[str, int]:
 def _output(output: OutputRow) -> str:
     name = f" ({inline(clipped(output.name, SHORT))})" if output.name else ""
     relation = clipped(shortened(output.relation or ""), SHORT)
-    return row(code(clipped(output.seq, SHORT)) + name, status(output), code(relation))
+    made = code(relation) if relation else inline(clipped(executed(output) or "", TEXT))
+    return row(code(clipped(output.seq, SHORT)) + name, status(output), made)
 
 
 def _assumptions(report: Report) -> Iterator[str]:

@@ -11,6 +11,7 @@ from gg_datalog.errors import InputError
 from gg_datalog.folders import read_manifest
 from gg_datalog.report import Finding
 from gg_datalog.reporting.places import Place, place
+from gg_datalog.visible import visible
 
 TOOL = "gg-datalog"
 
@@ -29,8 +30,8 @@ class Origin:
             return TOOL
         folder, here = Path(os.path.normpath(self.seq)).parent, Path.cwd()
         if folder != here and folder.is_relative_to(here):
-            return folder.relative_to(here).as_posix()
-        return folder.name or TOOL
+            return visible(folder.relative_to(here).as_posix())
+        return visible(folder.name) or TOOL
 
     def graph(self, found: Finding) -> Place | None:
         """The graph that a finding is about: the place to look at where no code line is known."""

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
+from gg_datalog.visible import visible
+
 T = TypeVar("T")
-
-SPACES = re.compile(r"[\t\n\r\x0b\x0c\x85\u2028\u2029]+")
-# Controls move a terminal's cursor, and XML has no way to write them; marks of direction show a
-# text in another order than it has; halves of a surrogate pair are no text.
-UNSEEN = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
-)
-
-
-def visible(text: str) -> str:
-    """A text in one line, what cannot be seen of it written as an escape such as ``\\x1b``."""
-    return UNSEEN.sub(_escape, SPACES.sub(" ", text))
 
 
 def printable(value: T) -> T:
@@ -35,8 +24,3 @@ def printable(value: T) -> T:
         found = {field.name: printable(getattr(value, field.name)) for field in fields(value)}
         made = replace(value, **found)
     return made  # type: ignore[return-value]
-
-
-def _escape(found: re.Match[str]) -> str:
-    number = ord(found[0])
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

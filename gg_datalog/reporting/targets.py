@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from gg_datalog.errors import InputError
+from gg_datalog.folders import adopt
 from gg_datalog.report import Report
 from gg_datalog.reporting import FORMATS, render
 from gg_datalog.reporting.printable import printable
+from gg_datalog.writing import is_stream, replace_file
 
 STDOUT = "-"
 ELSEWHERE = "give another path to --report"
@@ -76,13 +77,20 @@ def write(targets: Sequence[Target], report: Report, result: Path) -> None:
         summarize(printable(report), result)
 
 
+def own(targets: Sequence[Target]) -> None:
+    """Lists what was written in the manifests of the folders of ours that it lies in."""
+    for target in targets:
+        if target.path != STDOUT and not is_stream(Path(target.path)):
+            adopt(Path(target.path))
+
+
 def _check(path: Path) -> None:
     if path.is_dir():
         raise InputError("there is a folder of this name", str(path), ELSEWHERE)
     if path.exists():
         if not os.access(path, os.W_OK):
             raise InputError("the file may not be written", str(path), ELSEWHERE)
-        if _is_stream(path):
+        if is_stream(path):
             return
     with suppress(FileNotFoundError):
         path.lstat()  # a name that is too long fails here already
@@ -91,41 +99,6 @@ def _check(path: Path) -> None:
         raise InputError("this is no folder", str(folder), ELSEWHERE)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError("no file may be made in this folder", str(folder), ELSEWHERE)
-
-
-def replace_file(path: Path, text: bytes) -> None:
-    """Writes a file, whole or not at all; OSError where that cannot be."""
-    if _is_stream(path):
-        with path.open("ab") as stream:
-            stream.write(text)
-        return
-    place = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
-    place.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{place.name[:100]}.", dir=place.parent)
-    fresh = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text)
-        fresh.chmod(_mode(place))
-        fresh.replace(place)
-    finally:
-        fresh.unlink(missing_ok=True)
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether this is a device or a pipe (``/dev/stderr``), which cannot be replaced."""
-    if path.absolute().parts[1:2] in (("dev",), ("proc",)):
-        return True
-    return path.exists() and not path.is_file()
-
-
-def _mode(place: Path) -> int:
-    """The permissions of the file that is replaced, or those of any new file."""
-    if place.exists():
-        return place.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gg_datalog.report import Finding, OutputRow, Repair, Report
+from gg_datalog.report import Element, Finding, OutputRow, Repair, Report
 
 MANY = 12
 LONG = 2000
@@ -66,6 +66,28 @@ def clipped(text: str, long: int = LONG) -> str:
 def called(output: OutputRow) -> str:
     """An output by the program's name for it, else by its node's."""
     return output.name or output.seq
+
+
+def executed(output: OutputRow) -> str | None:
+    """What came of executing both programs for an output, in a sentence."""
+    told = output.numbers
+    if told is None:
+        return None
+    if told.agrees is None:
+        return told.note
+    if told.agrees:
+        return f"numbers agree on {told.draws} draws"
+    text = told.note or f"the ranks are off by {told.max_abs} (relative {told.max_rel})"
+    if told.seq is None:
+        return text
+    source = told.dist_source or told.seq_source
+    return f"{text}, first at `{told.seq}`" + (f" ({source})" if source else "")
+
+
+def element(of: Element) -> str:
+    """One element that differs."""
+    who = "all ranks together" if of.rank is None else f"rank {of.rank}"
+    return f"at {list(of.at)} {who} has {of.ranks}, the sequential program {of.sequential}"
 
 
 def concerns(found: Finding, output: OutputRow) -> bool:

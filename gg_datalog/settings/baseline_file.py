@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gg_datalog.errors import InputError
+from gg_datalog.reading import refuse_special
 from gg_datalog.settings.baseline import Baseline, Entry, key
 
 BASELINE_VERSION = 1
@@ -22,6 +23,7 @@ def load_baseline(path: Path) -> Baseline:
     Raises:
         InputError: there is none, or it is not usable.
     """
+    refuse_special(path)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return Baseline(tuple(_entries(document)))
@@ -54,7 +56,7 @@ def save_baseline(baseline: Baseline, path: Path) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    from gg_datalog.reporting.targets import replace_file
+    from gg_datalog.writing import replace_file
 
     rows = [asdict(entry) for entry in baseline.entries]
     for row in rows:

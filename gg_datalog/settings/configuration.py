@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gg_datalog.errors import InputError
+from gg_datalog.reading import is_there, refuse_special
 from gg_datalog.settings.configured import KEYS
 
 OWN = "gg-datalog.toml"
@@ -42,7 +43,7 @@ def found(folder: Path) -> Configuration:
     """
     for place in (folder.absolute(), *folder.absolute().parents):
         own, shared = place / OWN, place / SHARED
-        tables = [(path, _table(path)) for path in (own, shared) if path.is_file()]
+        tables = [(path, _table(path)) for path in (own, shared) if is_there(path)]
         given = [(path, table) for path, table in tables if table is not None]
         if len(given) > 1:
             raise InputError(
@@ -69,6 +70,7 @@ def load(path: Path) -> Configuration:
 
 def _table(path: Path) -> Any:
     """The keys in a file; None for a ``pyproject.toml`` that has none."""
+    refuse_special(path)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -37,6 +37,15 @@ def _seconds(value: Any, _: Path) -> float:
     return float(value)
 
 
+def _budget(value: Any, folder: Path) -> float:
+    if value == 0 and not isinstance(value, bool):
+        return 0.0
+    try:
+        return _seconds(value, folder)
+    except ValueError:
+        raise ValueError(f"{value!r} is no number of seconds", "0 turns it off") from None
+
+
 def _switch(value: Any, _: Path) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is neither true nor false")
@@ -105,9 +114,11 @@ KEYS: dict[str, Check] = {
     "timeout": _seconds,
     "operators": _paths,
     "allow-partial": _names,
+    "allow-layout": _names,
     "format": _one_of("human", "json"),
     "report": _reports,
     "baseline": _path,
     "repairs": _switch,
+    "confirm": _budget,
     "severity": _severity,
 }

@@ -21,10 +21,12 @@ PARAMETERS = {
     "timeout": "timeout",
     "operators": "operators",
     "allow-partial": "partial",
+    "allow-layout": "layouts",
     "format": "form",
     "report": "targets",
     "baseline": "baseline",
     "repairs": "repairs",
+    "confirm": "confirm",
 }
 
 config_option = click.option(

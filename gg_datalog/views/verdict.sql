@@ -47,6 +47,8 @@ COMMENT ON VIEW open_cause IS
 CREATE VIEW returned_state AS
 SELECT r.wants, r.rank, 'r' || r.rank || '.' || n.dist AS dist, coalesce(g.source, '') AS source,
        CASE
+           WHEN r.wants IN (SELECT wants FROM output_misplaced)
+                OR r.wants IN (SELECT wants FROM state_lost) THEN 'order'
            WHEN EXISTS (SELECT 1 FROM rank_right x WHERE x.wants = r.wants AND x.rank = r.rank)
                THEN 'right'
            WHEN bool_or(h.parts = 'nil' AND h.times = '[1, 1, , ]') THEN 'piece'
@@ -61,7 +63,8 @@ LEFT JOIN returned_holds h ON h.wants = r.wants AND h.rank = r.rank
 LEFT JOIN graph_node g ON g.side = 'dist' AND g.rank = r.rank AND g.name = n.dist
 GROUP BY r.wants, r.rank, n.dist, g.source;
 COMMENT ON VIEW returned_state IS
-    'What a rank returns for an output: right (it, or a whole share of it), piece (some of what it '
+    'What a rank returns for an output: right (it, or a whole share of it), order (that, but with '
+    'elements or shares in another order), piece (some of what it '
     'returns is unaccounted for), coefficient, part (of a reduction) or nothing related.';
 
 CREATE VIEW return_break AS
@@ -111,16 +114,23 @@ WITH breaks AS (
 )
 SELECT o.wants, o.seq,
        CASE
+           WHEN d.status IS NOT NULL THEN d.status
+           WHEN o.wants IN (SELECT wants FROM output_misplaced)
+                AND o.wants IN (SELECT wants FROM order_unknown) THEN 'inconclusive'
+           WHEN o.wants IN (SELECT wants FROM output_misplaced)
+                OR o.wants IN (SELECT wants FROM state_lost) THEN 'unmapped'
            WHEN o.wants IN (SELECT wants FROM output_mapped)
                 AND NOT EXISTS (SELECT 1 FROM draw_shared) THEN 'mapped'
            WHEN o.wants IN (SELECT wants FROM output_mapped) THEN 'inconclusive'
            WHEN coalesce(b.beyond, false) OR EXISTS (SELECT 1 FROM coefficient_out_of_range)
                THEN 'inconclusive'
            ELSE 'unmapped'
-       END AS status
-FROM output_name o LEFT JOIN breaks b USING (wants)
+       END AS status,
+       coalesce(d.evidence, 'none') AS evidence
+FROM output_name o LEFT JOIN breaks b USING (wants) LEFT JOIN stored.output_decision d USING (wants)
 ORDER BY o.wants;
-COMMENT ON VIEW output_status IS 'The status of every output: mapped, unmapped or inconclusive.';
+COMMENT ON VIEW output_status IS 'The status of every output: mapped, unmapped or inconclusive, and what that rests on: proof, '
+    'numbers, relations or none.';
 
 CREATE VIEW verdict AS
 SELECT CASE

@@ -52,6 +52,8 @@ def test_a_mistake_is_found(bug: str, model: Any) -> None:
     world_size, variant, code, right = WRONG[bug]
     pair = capture(**model.llama(**variant, bug=bug), world_size=world_size)
     result = verify(pair)
+    if result.verdict == "inconclusive":  # what is found is no proof of a mistake: numbers are
+        result = verify(pair, confirm=120)
     assert result.verdict == "does-not-refine", str(result)
     assert code in {finding.code for finding in result.findings}, str(result)
     wrong = {name.partition("_")[0] for name in unmapped(result)}

@@ -42,7 +42,7 @@ def test_a_right_program_refines(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_mistake_is_found_where_it_is(name: str) -> None:
-    result = verify(capture(**example("handwritten", name).arguments(bug=True)))
+    result = verify(capture(**example("handwritten", name).arguments(bug=True)), confirm=60)
     assert result.verdict == "does-not-refine", str(result)
     first = result.findings[0]
     assert first.level == "error"

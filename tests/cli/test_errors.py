@@ -15,6 +15,8 @@ import pytest
 from pyarrow import parquet
 
 import gg_datalog
+from gg_datalog.extract.schema import RELATIONS
+from gg_datalog.hashes import joint_hash, table_hash
 
 from .build import Cli, Outcome, documents
 
@@ -99,7 +101,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "shape is text": (lambda f: _node(f, "mm", shape="4x5"), "'4x5'"),
     "unknown dtype": (lambda f: _node(f, "x", dtype="quux"), "'quux'"),
     "source is a list": (lambda f: _node(f, "mm", source=["a"]), "`source`"),
-    "three operands": (lambda f: _node(f, "mm", args=[{"node": "x"}, W, 1]), "two operands"),
+    "three operands": (lambda f: _node(f, "mm", args=[{"node": "x"}, W, 1]), "takes 2 arguments"),
     "matmul": (lambda f: _node(f, "mm", args=[W, {"node": "x"}]), "do not multiply"),
     "add": (_instead("aten.add.Tensor", W), "do not broadcast"),
     "div": (_instead("aten.div.Tensor", {"node": "x"}), "do not broadcast"),
@@ -127,13 +129,16 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "all-reduce without operand": (
         lambda f: _node(f, "total", args=[], kwargs={"group_name": "0"}),
-        "no operand",
+        "argument `input` is missing",
     ),
-    "all-reduce without group": (lambda f: _node(f, "total", args=[MM]), "names no group"),
-    "gather of no dimension": (_both(target=GATHER, args=[MM, 7, 2, "0"]), "out of range"),
+    "all-reduce without group": (
+        lambda f: _node(f, "total", args=[MM, "sum", 0]),
+        "names no group",
+    ),
+    "gather of no dimension": (_both(target=GATHER, args=[MM, 7, 2, "0"]), "takes 3 arguments"),
     "broadcast from nobody": (
         _both(target="_c10d_functional.broadcast.default", args=[MM, "0"]),
-        "do not make sense",
+        "argument `group_name` is missing",
     ),
     "groups are a list": (lambda f: f.update(groups=[]), "an object"),
     "group without ranks": (lambda f: f["groups"]["dist"][0].pop("ranks"), "`ranks`"),
@@ -360,6 +365,19 @@ def _cell(folder: Path, name: str, column: str, value: object) -> None:
     _rewrite(folder, name, pa.Table.from_pylist(rows, table.schema))
 
 
+def _as_extracted(folder: Path) -> None:
+    """The hashes of what the folder holds now: as if an extraction had written it."""
+    hashes = {name: table_hash(_read(folder, name)) for name in RELATIONS}
+    sources = json.loads((folder / "manifest.json").read_text())["sources"]
+    _manifest(folder, hashes=hashes, hash=joint_hash(hashes, sources))
+
+
+def _wrong(folder: Path, name: str, column: str, value: object) -> None:
+    """Facts that were extracted like that."""
+    _cell(folder, name, column, value)
+    _as_extracted(folder)
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no manifest": (lambda f: (f / "manifest.json").unlink(), "no manifest.json"),
     "no json": (lambda f: (f / "manifest.json").write_text("{"), "cannot be read"),
@@ -383,9 +401,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: ((f / "wanted.parquet").unlink(), (f / "wanted.parquet").mkdir()),
         "wanted is missing",
     ),
-    "no word": (lambda f: _cell(f, "related_range", "lo", 2**40), "does not fit 32 bits"),
-    "a line break": (lambda f: _cell(f, "wanted", "of", "a\nb"), "a line break"),
-    "no view": (lambda f: _cell(f, "output_view", "digits", "junk"), "no view"),
+    "no word": (lambda f: _wrong(f, "related_range", "lo", 2**40), "does not fit 32 bits"),
+    "a line break": (lambda f: _wrong(f, "wanted", "of", "a\nb"), "a line break"),
+    "no view": (lambda f: _wrong(f, "output_view", "digits", "junk"), "no view"),
     "no counts": (lambda f: _manifest(f, relations=None), "the manifest says None"),
     "manifest of a list": (lambda f: (f / "manifest.json").write_text("[]"), "not that of"),
     "no metadata": (
@@ -439,6 +457,7 @@ def test_facts_without_outputs(cli: Cli, facts: Path) -> None:
         _rewrite(facts, name, table.slice(0, 0))
     counts = json.loads((facts / "manifest.json").read_text())["relations"]
     _manifest(facts, relations={**counts, "wanted": 0, "returned": 0, "output_name": 0})
+    _as_extracted(facts)
     refused(cli("run", facts, "--engine", "clingo"), "no outputs")
 
 

@@ -16,7 +16,7 @@ FIELDS = {"schema_version", "verdict", "outputs", "findings", "assumptions", "en
 FINDING = {
     *("code", "level", "title", "message", "fingerprint", "outputs", "repair"),
     *("seq", "seq_source", "module", "dist", "dist_source", "dist_module", "ranks"),
-    *("trigger", "effect", "expected", "found"),
+    *("trigger", "effect", "expected", "found", "certain"),
 }
 
 
@@ -33,7 +33,9 @@ def test_a_right_program_refines(cli: Cli, good: Path) -> None:
     assert found.status == 0
     assert set(found.report) == FIELDS
     assert found.report["verdict"] == "refines"
-    assert found.report["outputs"] == [{"seq": "y", "status": "mapped", "relation": "r0.y"}]
+    assert found.report["outputs"] == [
+        {"seq": "y", "status": "mapped", "relation": "r0.y", "evidence": "proof"}
+    ]
     assert found.report["findings"] == []
     assert found.report["engine"]["name"] == "clingo"
     assert found.report["stats"].keys() == {"facts", "relations", "rounds", "seconds"}
@@ -43,7 +45,9 @@ def test_a_missing_all_reduce_does_not_refine(cli: Cli, bad: Path) -> None:
     found = run(cli, bad)
     assert found.status == 1
     assert found.report["verdict"] == "does-not-refine"
-    assert found.report["outputs"] == [{"seq": "y", "status": "unmapped", "relation": None}]
+    assert found.report["outputs"] == [
+        {"seq": "y", "status": "unmapped", "relation": None, "evidence": "relations"}
+    ]
     (finding,) = found.report["findings"]
     assert set(finding) == FINDING
     assert finding["code"] == "GG108"
@@ -100,8 +104,8 @@ def test_an_output_that_no_rank_returns(cli: Cli, make_case: MakeCase) -> None:
     files = documents()
     files["outputs"].append({"seq": "mm", "dist": {}, "name": "scores"})
     found = run(cli, make_case(files))
-    assert found.status == 1
-    assert [o["status"] for o in found.report["outputs"]] == ["mapped", "unmapped"]
+    assert found.status == 3
+    assert [o["status"] for o in found.report["outputs"]] == ["mapped", "inconclusive"]
     said = [f["message"] for f in found.report["findings"] if f["code"] == "GG130"]
     assert said == ["no rank returns anything for output `mm` (`scores`)"]
 

@@ -25,6 +25,7 @@ def test_all_keys(tmp_path: Path) -> None:
         timeout = 60
         operators = ["ops/mine.toml"]
         allow-partial = ["loss"]
+        allow-layout = ["logits"]
         format = "json"
         report = ["json=out/report.json"]
         baseline = "known.json"
@@ -40,6 +41,7 @@ def test_all_keys(tmp_path: Path) -> None:
         "timeout": 60.0,
         "operators": [tmp_path / "ops/mine.toml"],
         "allow-partial": ["loss"],
+        "allow-layout": ["logits"],
         "format": "json",
         "report": [Target("json", str(tmp_path / "out/report.json"))],
         "baseline": tmp_path / "known.json",

@@ -30,14 +30,17 @@ def findings(page: Page, dist: str, folder: Path, related: bool = True) -> list[
         page.code, example.sequential, dist, example.world, relate=relate, groups=example.groups
     )
     write(case, folder)
-    name_outputs(folder, example.names)
+    name_outputs(folder, example.names, example.state)
     return list(verify(folder, engine="clingo").findings)
 
 
-def name_outputs(folder: Path, names: Sequence[str]) -> None:
-    """Gives the outputs the names that the program has for them."""
+def name_outputs(folder: Path, names: Sequence[str], state: Sequence[str]) -> None:
+    """Gives the outputs the names that the program has for them, and says what they are new values
+    of."""
     path = folder / "outputs.json"
     rows = json.loads(path.read_text())
+    for output, given in zip(rows, state, strict=False):
+        output["state"] = {"seq": given, "dist": dict.fromkeys(output["dist"], given)}
     for output, name in zip(rows, names, strict=False):
         output["name"] = name
     path.write_text(json.dumps(rows))

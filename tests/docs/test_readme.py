@@ -26,7 +26,7 @@ def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "gg_datalog", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "GG_DATALOG_CONFIRM": "120"},
         capture_output=True,
         text=True,
         check=False,

@@ -7,39 +7,44 @@ from typing import Any
 
 import pyarrow as pa
 
+from gg_datalog.extract.facts import _table
 from gg_datalog.extract.schema import RULE_RELATIONS
+
+Rows = Sequence[tuple[Any, ...]]
 
 IDS = {"by", "signed", "shaped", "of", "gives", "dist", "seq", "table", "ids", "mask", "a", "b"}
 STEP = 10_000
 
 
-def merged(cases: Mapping[int, Mapping[str, Any]]) -> dict[str, pa.Table]:
+def merged(cases: Mapping[int, Mapping[str, Rows]]) -> dict[str, pa.Table]:
     """The facts of independent cases as one set, ids prefixed by the number of the case."""
     out = {}
     for relation in RULE_RELATIONS:
-        tables = [_prefixed(relation.name, n, t[relation.name]) for n, t in cases.items()]
-        out[relation.name] = pa.concat_tables(tables)
-    one = out["scale_of"]
-    keep = [i for i, name in enumerate(one["id"].to_pylist()) if name != "1"]
-    first = [one["id"].to_pylist().index("1")]
-    out["scale_of"] = one.take([*first, *keep])
+        kinds = [_kind(name, kind) for name, kind in relation.columns]
+        rows = [
+            tuple(_prefixed(kind, number, value) for kind, value in zip(kinds, row, strict=True))
+            for number, facts in cases.items()
+            for row in facts.get(relation.name, ())
+        ]
+        if relation.name == "scale_of":
+            rows = list(dict.fromkeys(rows))  # each case has a row of the number 1
+        out[relation.name] = _table(relation, rows)
     return out
 
 
-def _prefixed(relation: str, number: int, table: pa.Table) -> pa.Table:
-    for place, name in enumerate(table.column_names):
-        column = table.column(name).to_pylist()
-        if name in IDS:
-            column = [f"{number}/{v}" for v in column]
-        elif name in ("times", "id") and table.schema.field(name).type == pa.string():
-            column = [v if v == "1" else f"{number}/{v}" for v in column]
-        elif name in ("row", "wants"):
-            column = [number * STEP + v for v in column]
-        else:
-            continue
-        field_ = table.schema.field(place)
-        table = table.set_column(place, field_, pa.array(column, field_.type))
-    return table
+def _kind(name: str, kind: str) -> str:
+    """How a column says what case it is of: "id", "number", "scale", or "" where it does not."""
+    if name in IDS:
+        return "id"
+    if name in ("times", "id") and kind == "symbol":
+        return "scale"
+    return "number" if name in ("row", "wants") else ""
+
+
+def _prefixed(kind: str, number: int, value: Any) -> Any:
+    if kind == "id" or (kind == "scale" and value != "1"):
+        return f"{number}/{value}"
+    return number * STEP + value if kind == "number" else value
 
 
 def separated(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[dict[str, Any]]]:

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from judge import Judged
     from sweep import Found
 
-FIXED, FRESH = 180, 100  # programs
-
 
 @pytest.fixture(scope="session")
 def fixed() -> tuple[Found, Coverage]:
     """Programs of fixed seeds, and which rules fired on them."""
     from coverage import Coverage, instrumented
+    from seeds import FIXED
     from sweep import sweep
 
     coverage = Coverage()

@@ -9,349 +9,49 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import NamedTuple
 
-from kernels_np import Invalid
+from execution import overlap
+from forms import misspell, spell
+from handles import scheduled
+from layouts import Layouts
 from mutations import mutate
 from program import Json, Program
-from writing import (
-    NAMES,
-    PARTIAL,
-    WHOLE,
-    Graph,
-    Layout,
-    Mesh,
-    Place,
-    Ref,
-    Site,
-    documents,
-    local,
-    ref,
+from promotion import Invalid
+from tensors import (
+    ADDS,
+    EVERY,
+    EXTREMA,
+    Emit,
+    New,
+    Operand,
+    Rule,
+    Shard,
+    Split,
+    Tensor,
+    letters,
+    ranked,
 )
+from writing import PARTIAL, WHOLE, Mesh, Place, Site, documents, local, ref
 
-LETTERS = "abcde"
-ADDS = ("sum", "avg")
-EXTREMA = ("max", "min")
-EVERY = (*ADDS, *EXTREMA)
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """A sequential tensor, and the ranks' tensors that are meant to hold it in some layout."""
-
-    seq: str
-    dist: tuple[str, ...]
-    shape: tuple[int, ...]
-    layout: Layout
-    made: bool = True  # by an operator
+__all__ = [
+    "ADDS", "EVERY", "EXTREMA", "Fuzzer", "Made", "New", "Operand", "Rule", "Shard", "Tensor", "alike",
+    "generate", "letters", "mixed", "ranked",
+]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class New:
-    """An operand that becomes an input, laid out as the operator needs it."""
-
-    dtype: str = "float32"
-
-
-Operand = Tensor | New
-Shard = tuple[str, tuple[int, ...], int]  # letter, sizes, blocks of which each has a part
-Emit = Callable[[Site], Sequence[Ref]]
-
-
-@dataclass(frozen=True)
-class Split:
-    """How an operator is spread over an axis of the mesh: a letter is cut, or operand ``part`` (-1:
-    all of them) stays an open ``kind``, or every rank does the same."""
-
-    shard: Shard | None = None
-    part: int | None = None
-    kind: str = ""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Which letters the operands and results of an operator have, and what may be cut or open."""
-
-    operands: Sequence[str]
-    results: Sequence[str]
-    whole: str = ""  # letters that may not be cut
-    open: Mapping[int, Sequence[str]] = field(default_factory=dict)  # which may be open in what
-    together: Sequence[str] = ()  # in what all operands may be open at once
-    kind: str = "sum"  # of the reduction over letters that results lack
-    prefer: str = ""  # a letter to be cut rather than others
-    extents: Mapping[str, int] = field(default_factory=dict)
-    carry: Callable[[Shard], Shard] | None = None  # what becomes of a cut letter
-
-
-@dataclass
-class Fuzzer:
+class Fuzzer(Layouts):
     """Builds one pair of programs."""
-
-    rng: random.Random
-    mesh: Mesh
-    mistakes: float
-    seq: Graph = field(default_factory=Graph)
-    dist: list[Graph] = field(default_factory=list)
-    relations: list[Json] = field(default_factory=list)
-    tensors: list[Tensor] = field(default_factory=list)
-    clean: bool = True  # no mistake was made
-    plain: bool = True  # nothing in it is known to be beyond the rules
-    count: int = 0
-
-    def __post_init__(self) -> None:
-        self.dist = [Graph() for _ in range(self.mesh.ranks)]
-        if any(list(order) != sorted(order) for order in self.mesh.orders):
-            self.clean = False
-
-    # ---- helpers --------------------------------------------------------------------------------
-    def wrong(self, less: float = 1) -> bool:
-        """Make a mistake here?"""
-        if self.rng.random() < self.mistakes * less:
-            self.clean = False
-            return True
-        return False
-
-    def beyond(self, what: str) -> None:
-        """What the rules are known not to follow: not often, and no reason to wonder."""
-        if not self.chance(0.2):
-            raise Invalid(what)
-        self.plain = False
-
-    def roomy(self, extent: int, ranks: int) -> bool:
-        """Is a dimension to be cut? Not so often into shards of one position."""
-        return extent >= ranks * (1 if self.chance(0.4) else 2)
-
-    def chance(self, rate: float) -> bool:
-        """True as often as ``rate``."""
-        return self.rng.random() < rate
-
-    def fresh(self, stem: str) -> str:
-        """A new name."""
-        self.count += 1
-        return f"{stem}{self.count}"
-
-    @property
-    def axes(self) -> range:
-        """The axes of the mesh."""
-        return range(len(self.mesh.shape))
-
-    def on_ranks(self, tensor: Tensor, emit: Callable[[Site], Ref]) -> tuple[str, ...]:
-        """Something on all ranks, of one tensor."""
-        names, counts = [], []
-        for rank, graph in enumerate(self.dist):
-            at = self.mesh.at(rank)
-            site = Site(graph, [ref(tensor.dist[rank])], {}, {}, rank, at, self.count)
-            names.append(emit(site)["node"])
-            counts.append(site.count)
-        self.count = max(counts)
-        return tuple(names)
-
-    # ---- inputs -----------------------------------------------------------------------------------
-    def cuts(self, extent: int, ranks: int) -> tuple[int, ...]:
-        """Sizes of a shard per rank, even or not, rarely of one position."""
-        if extent % ranks == 0 and self.chance(0.8):
-            return (extent // ranks,) * ranks
-        least = 1 if extent < 2 * ranks or self.chance(0.1) else 2
-        sizes = [least] * ranks
-        for _ in range(extent - least * ranks):
-            sizes[self.rng.randrange(ranks)] += 1
-        return tuple(sizes)
-
-    def input(self, shape: Sequence[int], layout: Layout, dtype: str = "float32") -> Tensor:
-        """A new input on both sides with its relations."""
-        name = self.fresh("x")
-        self.seq.placeholder(name, shape, dtype)
-        for rank, graph in enumerate(self.dist):
-            graph.placeholder(name, local(shape, layout, self.mesh.at(rank)), dtype)
-            for ours, theirs in self.mesh.boxes(rank, shape, layout):
-                row = {"seq": name, "seq_box": ours, "rank": rank, "dist": name}
-                self.relations.append(row | {"dist_box": theirs})
-        names = (name,) * self.mesh.ranks
-        tensor = Tensor(name, names, tuple(shape), layout, made=False)
-        if dtype == "float32":
-            self.tensors.append(tensor)
-        return tensor
-
-    # ---- from one layout to another ---------------------------------------------------------------
-    def moved(self, x: Tensor, target: Layout) -> Tensor:
-        """The tensor in another layout, by collectives and slices."""
-        undo = {axis for axis in self.axes if x.layout[axis] != target[axis]}
-        outer = [p[1] for p in (x.layout[0], target[0]) if p[0] == "S"]
-        if 0 in undo and len(target) > 1 and x.layout[1][0] == "S" and x.layout[1][1] in outer:
-            undo.add(1)
-        if not undo and WHOLE in x.layout:
-            x = self._replicas(x, x.layout.index(WHOLE))
-        for axis in [a for a in sorted(undo) if self._exchanges(x, a, target)]:
-            x = self._exchanged(x, axis, target[axis])
-            undo.remove(axis)
-        for axis in sorted(undo, reverse=True):
-            x = self._opened(x, axis, target)
-        for axis in sorted(undo):
-            if target[axis][0] == "S" and x.layout[axis] == WHOLE:
-                x = self._cut(x, axis, target[axis])
-        if x.layout != target:
-            raise Invalid("there is no way to this layout")
-        return x
-
-    def _opened(self, x: Tensor, axis: int, target: Layout) -> Tensor:
-        """The tensor on all ranks of an axis as a whole (or reduced and scattered in one step)."""
-        place = x.layout[axis]
-        if place[0] == "P":
-            if self.wrong():
-                return self.relaid(x, axis, WHOLE)
-            if self._scatters(x, axis, target[axis]):
-                return self._scattered(x, axis, target[axis])
-            kind = {"avg": "avg", "max": "max", "min": "min"}.get(place[1], "sum")
-            if self.wrong(0.5):
-                kind = self.rng.choice(["max", "avg"] if kind == "sum" else ["sum"])
-            return self._reduced(x, axis, kind)
-        if place[0] == "S":
-            return self._gathered(x, axis)
-        return x
-
-    def relaid(self, x: Tensor, axis: int, place: Place) -> Tensor:
-        """The same tensors, taken for another layout."""
-        return replace(x, layout=(*x.layout[:axis], place, *x.layout[axis + 1 :]))
-
-    def _group(self, axis: int) -> str:
-        """The name of the group along an axis (or by mistake along the other one)."""
-        if len(self.mesh.shape) > 1 and self.wrong(0.3):
-            axis = 1 - axis
-        return NAMES[axis]
-
-    def _collective(
-        self, x: Tensor, kind: str, args: list[Any], resize: Callable[[list[int]], list[int]]
-    ) -> Tensor:
-        made = self.fresh(kind[:6])
-        for rank, graph in enumerate(self.dist):
-            name = x.dist[rank]
-            shape = resize(list(graph.shape(name)))
-            graph.collective(made, f"{kind}.default", [ref(name), *args], shape)
-            if self.count % 2:
-                graph.call(f"{made}w", "_c10d_functional.wait_tensor.default", [ref(made)])
-        names = (f"{made}w" if self.count % 2 else made,) * self.mesh.ranks
-        return replace(x, dist=names)
-
-    def _reduced(self, x: Tensor, axis: int, kind: str) -> Tensor:
-        made = self._collective(x, "all_reduce", [kind, self._group(axis)], lambda s: s)
-        return self.relaid(made, axis, WHOLE)
-
-    def _scatters(self, x: Tensor, axis: int, target: Place) -> bool:
-        """May a reduce-scatter do it?"""
-        free = all(p[0] != "S" or p[1] != 0 for i, p in enumerate(x.layout) if i != axis)
-        fits = target[0] == "S" and target[1] == 0 and target[3] == 1 and len(set(target[2])) == 1
-        fits = fits and sum(target[2]) == x.shape[0]
-        return free and fits and x.layout[axis] == PARTIAL and self.chance(0.7)
-
-    def _scattered(self, x: Tensor, axis: int, target: Place) -> Tensor:
-        size = self.mesh.shape[axis]
-        args = ["sum", size, self._group(axis)]
-        made = self._collective(x, "reduce_scatter_tensor", args, lambda s: [s[0] // size, *s[1:]])
-        return self.relaid(made, axis, target)
-
-    def _gathered(self, x: Tensor, axis: int) -> Tensor:
-        _, dim, sizes, outer = x.layout[axis]
-        size = self.mesh.shape[axis]
-        if len(set(sizes)) > 1 or outer > 1:
-            raise Invalid("uneven shards are not gathered")
-        split = dim and self.chance(0.4)
-        swaps = dim and not split and not self.wrong()
-        turned = (
-            self.on_ranks(x, lambda at: at.call("transpose.int", at[0], 0, dim))
-            if swaps
-            else x.dist
-        )
-        made = self._collective(
-            replace(x, dist=turned), "all_gather_into_tensor", [size, self._group(axis)],
-            lambda s: [s[0] * size, *s[1:]],
-        )  # fmt: skip
-        if split:
-            names = self.on_ranks(made, lambda at: _rejoined(at, size, dim))
-            made = replace(made, dist=names)
-        elif swaps:
-            names = self.on_ranks(made, lambda at: at.call("transpose.int", at[0], 0, dim))
-            made = replace(made, dist=names)
-        return self.relaid(made, axis, WHOLE)
-
-    def _replicas(self, x: Tensor, axis: int) -> Tensor:
-        """Replicas sent once more, averaged, or (a mistake) added up."""
-        if self.chance(0.02):
-            return self._reduced(x, axis, self.rng.choice(["avg", "avg", "max"]))
-        if self.chance(0.02):
-            return self._collective(x, "broadcast", [0, NAMES[axis]], lambda s: s)
-        return self._reduced(x, axis, "sum") if self.wrong(0.3) else x
-
-    def _exchanges(self, x: Tensor, axis: int, target: Layout) -> bool:
-        """May an all-to-all do it: from one dimension cut in equal parts to another one?"""
-        one, other = x.layout[axis], target[axis]
-        if one[0] != "S" or other[0] != "S" or one[1] == other[1] or one[3] * other[3] > 1:
-            return False
-        others = [p for row in (x.layout, target) for i, p in enumerate(row) if i != axis]
-        held = [p[1] for p in others if p[0] == "S"]
-        even = len(set(one[2])) == 1 == len(set(other[2]))
-        return even and one[1] not in held and other[1] not in held and self.chance(0.8)
-
-    def _exchanged(self, x: Tensor, axis: int, place: Place) -> Tensor:
-        """All-to-all: every rank gives each other one its part of the new dimension."""
-        old, new, size = x.layout[axis][1], place[1], self.mesh.shape[axis]
-        cut = place[2][0]
-        turned = replace(
-            x, dist=self.on_ranks(x, lambda at: at.call("transpose.int", at[0], 0, new))
-        )
-        sizes = [cut] * size if self.chance(0.5) else None
-        made = self._collective(
-            turned, "all_to_all_single", [sizes, sizes, self._group(axis)], lambda s: s
-        )
-        along = {0: new, new: 0}.get(old, old)
-
-        def emit(at: Site) -> Ref:
-            parts = at.call("split.Tensor", at[0], cut, 0)
-            whole = at.call("cat", [at.item(parts, i) for i in range(size)], along)
-            return at.call("transpose.int", whole, 0, new)
-
-        return self.relaid(replace(made, dist=self.on_ranks(made, emit)), axis, place)
-
-    def _cut(self, x: Tensor, axis: int, place: Place) -> Tensor:
-        """Every rank slices its share."""
-        _, dim, sizes, outer = place
-        if outer > 1:
-            raise Invalid("a share of every block is not sliced")
-        starts = [sum(sizes[:i]) for i in range(len(sizes))]
-        if self.wrong():
-            others = [starts[::-1], [max(0, s - 1) for s in starts], [0] * len(starts)]
-            starts = self.rng.choice(others)
-
-        def emit(at: Site) -> Ref:
-            i = at.coordinates[axis]
-            return at.call("slice.Tensor", at[0], dim, starts[i], starts[i] + sizes[i])
-
-        return self.relaid(replace(x, dist=self.on_ranks(x, emit)), axis, place)
-
-    def settled(self, x: Tensor) -> Tensor:
-        """No open sum any more (or by mistake still one)."""
-        target = tuple(self._settled_place(x, axis) for axis in self.axes)
-        return self.moved(x, target)
-
-    def _settled_place(self, x: Tensor, axis: int) -> Place:
-        size = self.mesh.shape[axis]
-        if x.layout[axis][0] != "P":
-            return x.layout[axis]
-        free = all(p[0] != "S" or p[1] != 0 for p in x.layout)
-        if free and x.shape and x.shape[0] % size == 0 and self.chance(0.4):
-            used = sum(p[0] == "P" for p in x.layout)
-            if used == 1:
-                return ("S", 0, (x.shape[0] // size,) * size, 1)
-        return WHOLE
 
     # ---- an operator on both sides ------------------------------------------------------------------
     def apply(self, operands: Sequence[Operand], rule: Rule, emit: Emit) -> list[Tensor]:
         """An operator on both sides: chooses how it is spread over the mesh, brings its operands
         into place and notes what the results are meant to be."""
         extents = dict(rule.extents)
-        for x, letters in zip(operands, rule.operands, strict=True):
+        for x, named in zip(operands, rule.operands, strict=True):
             if isinstance(x, Tensor):
-                extents |= zip(letters, x.shape, strict=True)
+                extents |= zip(named, x.shape, strict=True)
+        self.alone = sum(isinstance(x, Tensor) for x in operands) == 1
         splits: list[Split] = []
         for axis in self.axes:
             splits.append(self._split(axis, operands, rule, extents, splits))
@@ -362,39 +62,70 @@ class Fuzzer:
             self._ready(x, letters, place, splits, extents)
             for place, (x, letters) in enumerate(zip(operands, rule.operands, strict=True))
         ]
+        self.alone = False
         seq = Site(
             self.seq, [ref(x.seq) for x in ready], {n: (0, e) for n, e in extents.items()},
             {}, -1, (), self.count,
         )  # fmt: skip
         ours = emit(seq)
         counts, theirs = [seq.count], []
+        cuts = [s.shard[0] if s.shard is not None else "" for s in splits]
+        axes = {n: axis if cuts.count(n) == 1 else -1 for axis, n in enumerate(cuts)}
         for rank, graph in enumerate(self.dist):
             at = self.mesh.at(rank)
+            if any(s.live not in (None, i) for s, i in zip(splits, at, strict=True)):
+                theirs.append([])
+                continue
             ranges = _ranges(extents, splits, at)
             blocks = {s.shard[0]: s.shard[2] for s in splits if s.shard is not None}
             operands_here = [ref(x.dist[rank]) for x in ready]
-            site = Site(graph, operands_here, ranges, blocks, rank, at, self.count)
+            site = Site(graph, operands_here, ranges, blocks, rank, at, self.count, axes)
             theirs.append(emit(site))
             counts.append(site.count)
         self.count = max(counts)
+        self._forget(
+            all(x is r for x, r in zip(operands, ready, strict=True) if isinstance(x, Tensor))
+        )
         made = []
-        for place, letters in enumerate(rule.results):
-            layout = tuple(self._result_place(s, letters, rule) for s in splits)
+        for place, named in enumerate(rule.results):
+            layout = tuple(self._result_place(s, named, rule) for s in splits)
             dims = [p[1] for p in layout if p[0] == "S"]
             cut = {s.shard[0] for s in splits if s.shard is not None}
             if len(set(dims)) < len(dims) and len(cut) > 1:
                 raise Invalid("two dimensions made one, and both are cut")
-            names = tuple(refs[place]["node"] for refs in theirs)
+            names = tuple(refs[place]["node"] if refs else "" for refs in theirs)
             name = ours[place]["node"]
-            made.append(Tensor(name, names, self.seq.shape(name), layout))
+            dtype = self.seq.dtype(name)
+            made.append(Tensor(name, names, self.seq.shape(name), layout, dtype=dtype))
             self._expect(made[-1])
-        self.tensors += made
+            self.pool(dtype).append(made[-1])
         return made
+
+    def _forget(self, unmoved: bool) -> None:
+        """After writes into memory, what lies in it is not known to be what it should be, unless
+        the operands are written as they are, and everywhere."""
+        graphs = (self.seq, *self.dist)
+        if not any(graph.written for graph in graphs):
+            return
+        for pool in (self.tensors, self.integers):
+            pool[:] = [t for t in pool if self._stands(t, unmoved)]
+        for graph in graphs:
+            graph.written.clear()
+
+    def _stands(self, x: Tensor, unmoved: bool) -> bool:
+        touched = {
+            any(overlap(graph.zeros[name], memory) for memory in graph.written)
+            for graph, name in zip((self.seq, *self.dist), (x.seq, *x.dist), strict=True)
+            if name
+        }
+        return touched == {False} or (unmoved and touched == {True})
 
     def _result_place(self, split: Split, letters: str, rule: Rule) -> Place:
         """What a result is meant to be over an axis."""
         if split.part is not None:
             return ("P", split.kind)
+        if split.live is not None:
+            return ("L", split.live)
         if split.shard is None:
             return WHOLE
         shard = split.shard if rule.carry is None else rule.carry(split.shard)
@@ -411,7 +142,7 @@ class Fuzzer:
         """A program without a mistake has the shapes that its layouts say."""
         for rank, graph in enumerate(self.dist):
             wanted = local(x.shape, x.layout, self.mesh.at(rank))
-            if self.clean and list(graph.shape(x.dist[rank])) != wanted:
+            if x.dist[rank] and self.clean and list(graph.shape(x.dist[rank])) != wanted:
                 raise AssertionError(f"{x}: rank {rank} has {graph.shape(x.dist[rank])}")
 
     def _split(
@@ -423,6 +154,13 @@ class Fuzzer:
         before: Sequence[Split],
     ) -> Split:
         size = self.mesh.shape[axis]
+        stages = [
+            x.layout[axis][1]
+            for x in operands
+            if isinstance(x, Tensor) and x.layout[axis][0] == "L"
+        ]
+        if stages and self.chance(0.85):
+            return Split(live=self.rng.choice([*stages, *stages, self.rng.randrange(size)]))
         room = dict(extents)
         for split in before:
             if split.shard is not None:
@@ -430,10 +168,10 @@ class Fuzzer:
                 even = len(set(sizes)) == 1 and outer == 1
                 room[letter] = sizes[0] if even else 0
         options: list[Split] = []
-        for place, (x, letters) in enumerate(zip(operands, rule.operands, strict=True)):
+        for place, (x, named) in enumerate(zip(operands, rule.operands, strict=True)):
             held = x.layout[axis] if isinstance(x, Tensor) else WHOLE
             if held[0] == "S":
-                letter, sizes, outer = letters[held[1]], held[2], held[3]
+                letter, sizes, outer = named[held[1]], held[2], held[3]
                 free = letter not in rule.whole or self.wrong(0.5)
                 if free and room[letter] == sum(sizes) * outer:
                     options.append(Split((letter, sizes, outer)))
@@ -471,7 +209,9 @@ class Fuzzer:
     ) -> Tensor:
         layout: list[Place] = []
         for axis, split in enumerate(splits):
-            if split.shard is not None and split.shard[0] in letters:
+            if split.live is not None:
+                layout.append(("L", split.live))
+            elif split.shard is not None and split.shard[0] in letters:
                 letter, sizes, outer = split.shard
                 layout.append(("S", letters.index(letter), sizes, outer))
             elif split.part == place or (split.part == -1 and isinstance(x, Tensor)):
@@ -479,78 +219,89 @@ class Fuzzer:
             else:
                 layout.append(WHOLE)
         if isinstance(x, New):
-            return self.input([extents[n] for n in letters], tuple(layout), x.dtype)
+            return self.input([extents[n] for n in letters], tuple(layout), x.dtype, x.stem)
         return self.moved(x, tuple(layout))
 
     # ---- the whole --------------------------------------------------------------------------------
     def step(self) -> None:
         """One random step; what does not fit is undone."""
+        from features import STEPS_OF
         from steps import STEPS
 
-        marks = [len(g.nodes) for g in (self.seq, *self.dist)]
-        saved = len(self.tensors), len(self.relations), self.clean, self.plain
-        kind = self.rng.choice(STEPS)
+        feature, steps = "", STEPS
+        spoken = [name for name in self.features if name in STEPS_OF]
+        if spoken and self.chance(0.6):
+            feature = self.rng.choice(spoken)
+            steps = STEPS_OF[feature]
+        kind = self.rng.choice(steps)
         pool = [t for t in self.tensors if t.shape]
+        self.attempt(kind, self.rng.choice(pool[-4:]), feature)
+
+    def attempt(self, kind: Callable[[Fuzzer, Tensor], None], x: Tensor, feature: str = "") -> bool:
+        """A step, undone where it does not fit."""
+        graphs = (self.seq, *self.dist)
+        marks = [len(g.nodes) for g in graphs]
+        pools = [*self.tensors], [*self.integers]
+        saved = len(self.relations), self.clean, self.plain, len(self.mistaken)
         try:
-            kind(self, self.rng.choice(pool[-4:]))
+            kind(self, x)
         except Invalid:
-            for graph, mark in zip((self.seq, *self.dist), marks, strict=True):
+            for graph, mark in zip(graphs, marks, strict=True):
                 graph.drop_after(mark)
-            del self.tensors[saved[0] :], self.relations[saved[1] :]
-            self.clean, self.plain = saved[2:]
+            self.tensors[:], self.integers[:] = pools
+            del self.relations[saved[0] :], self.mistaken[saved[3] :]
+            self.clean, self.plain = saved[1:3]
+            return False
+        if feature:
+            for graph, mark in zip(graphs, marks, strict=True):
+                self.told |= {n["name"]: feature for n in graph.nodes[mark:] if _operator(n)}
+        return True
 
     def build(self, steps: int) -> Program:
         """The pair of programs."""
         shape = self.rng.choice(SHAPES)
         self.input(shape, self.layout_for(shape))
         for _ in range(4 * steps):
-            if sum(t.made for t in self.tensors) >= steps:
+            if sum(t.made for t in (*self.tensors, *self.integers)) >= steps:
                 break
             self.step()
+        if not self.tensors:
+            self.input(shape, self.layout_for(shape))
         made = [t for t in self.tensors if t.made] or self.tensors
         kept = [made[-1]] + [t for t in made[:-1] if self.chance(0.3)]
+        kept += [t for t in self.integers if t.made and self.chance(0.6)]
+        kept += [t for t in self.forced if t in self.tensors]
         outputs, ours, theirs = [], [], []
         for tensor in dict.fromkeys(kept):
             left = self._left_open(tensor)
             final = tensor if left else self.settled(tensor)
             row: Json = {"seq": final.seq, "dist": final.dist[0]}
             if len(set(final.dist)) > 1 or self.chance(0.1):
-                row["dist"] = {str(r): name for r, name in enumerate(final.dist)}
+                row["dist"] = {str(r): name for r, name in enumerate(final.dist) if name}
             outputs.append(row | ({"partial": True} if left else {}))
             ours.append(final.seq)
             theirs.append(final.dist)
+        if "handles" in self.features and self.chance(0.7):
+            alike, seed = self.chance(0.5), self.fresh("order")
+            for rank, graph in enumerate((*self.dist, self.seq)):
+                scheduled(
+                    graph, f"{seed} {self.rng.random() if not alike else ''} {rank * (not alike)}"
+                )
         (seq,) = documents([self.seq], [ours])
-        returned = [[names[r] for names in theirs] for r in range(self.mesh.ranks)]
+        returned = [[names[r] for names in theirs if names[r]] for r in range(self.mesh.ranks)]
         dist = dict(enumerate(documents(self.dist, returned)))
         return Program(seq, dist, self.mesh.groups(), self.relations, outputs)
-
-    def layout_for(self, shape: Sequence[int]) -> Layout:
-        """A random layout of an input."""
-        layout: list[Place] = []
-        room = list(shape)
-        for size in self.mesh.shape:
-            dims = [d for d, e in enumerate(room) if self.roomy(e, size)]
-            if not dims or self.chance(0.4):
-                layout.append(WHOLE)
-                continue
-            dim = self.rng.choice(dims)
-            outer = 2 if room[dim] % (2 * size) == 0 and self.chance(0.1) else 1
-            sizes = self.cuts(room[dim] // outer, size)
-            layout.append(("S", dim, sizes, outer))
-            room[dim] = sizes[0] if len(set(sizes)) == 1 and outer == 1 else 0
-        return tuple(layout)
 
     def _left_open(self, x: Tensor) -> bool:
         """Is the output declared to be an open sum, over one axis?"""
         others = [p[0] for p in x.layout if p != PARTIAL]
+        if x.dtype == "bool":
+            return False
         return len(others) == len(x.layout) - 1 and set(others) <= {"S"} and self.chance(0.4)
 
 
-def _rejoined(at: Site, size: int, dim: int) -> Ref:
-    """What was gathered along dimension 0, along another one."""
-    rows = at.shape(at[0])[0] // size
-    parts = at.call("split.Tensor", at[0], rows, 0)
-    return at.call("cat", [at.item(parts, i) for i in range(size)], dim)
+def _operator(node: Json) -> bool:
+    return node["op"] == "call_function" and "getitem" not in str(node["target"])
 
 
 def _ranges(
@@ -565,19 +316,6 @@ def _ranges(
     return found
 
 
-# ---- for steps ---------------------------------------------------------------------------------------
-def letters(x: Tensor) -> str:
-    """A letter per dimension."""
-    return LETTERS[: len(x.shape)]
-
-
-def ranked(x: Tensor, least: int, most: int = 5) -> str:
-    """The letters of a tensor with so many dimensions, else :class:`Invalid`."""
-    if not least <= len(x.shape) <= most:
-        raise Invalid("another number of dimensions")
-    return letters(x)
-
-
 def alike(f: Fuzzer, x: Tensor) -> Tensor | New:
     """Another tensor of the same shape: one that is there or a new one."""
     others = [t for t in f.tensors if t.shape == x.shape]
@@ -590,17 +328,51 @@ MESHES = ((2,), (2,), (3,), (4,), (2, 2), (2, 2), (2, 3), (3, 2))
 CHANGED = 0.1  # programs of which the documents are broken at some place
 
 
-def generate(seed: int) -> tuple[Program, bool]:
-    """A pair of programs, and whether the rules should follow it: the distributed one was written
+class Made(NamedTuple):
+    """A pair of programs. ``clean``: the rules should follow it, for the distributed one was written
     without a mistake, and nothing in it is known to be beyond them."""
+
+    program: Program
+    clean: bool
+    features: frozenset[str] = frozenset()  # what it speaks of
+    mistakes: tuple[str, ...] = ()
+
+
+def generate(seed: int, features: Sequence[str] = ()) -> Made:
+    """A pair of programs that may speak of some features."""
     rng = random.Random(seed)
     shape = rng.choice(MESHES)
-    mistakes = rng.choice([0, 0, 0.04, 0.12])
+    mistakes = rng.choice([0, 0, 0.04, 0.12]) * (1.5 if features else 1)
     orders = [list(range(n)) for n in shape]
     if mistakes and rng.random() < 0.08:
         rng.shuffle(orders[rng.randrange(len(orders))])
-    fuzzer = Fuzzer(rng, Mesh(shape, tuple(map(tuple, orders))), mistakes)
+    mesh = Mesh(shape, tuple(map(tuple, orders)))
+    fuzzer = Fuzzer(rng, mesh, mistakes, features=features)
     program = fuzzer.build(rng.randint(2, 8))
-    if rng.random() < CHANGED and not any(row.get("partial") for row in program.outputs):
-        return mutate(program, rng).program, False
-    return program, fuzzer.clean and fuzzer.plain
+    changed = rng.random() < CHANGED
+    clean, told, said = fuzzer.clean and fuzzer.plain, [*fuzzer.mistaken], spoken(program, fuzzer)
+    if changed and not any(row.get("partial") for row in program.outputs):
+        broken = mutate(program, rng)
+        program, clean, told = broken.program, False, [broken.kind, *told]
+    if "keywords" in features:
+        made = misspell(program, rng) if rng.random() < 2 * mistakes else None
+        clean, told = clean and made is None, told + ["keywords"] * (made is not None)
+        said |= {"keywords"} if spell(program, rng) or made else set()
+    return Made(program, clean, frozenset(said), tuple(told))
+
+
+def spoken(program: Program, fuzzer: Fuzzer) -> set[str]:
+    """The features that are left in a program without what nothing uses."""
+    graphs = (program.seq, *program.dist.values())
+    names = {n["name"] for g in graphs for n in g["nodes"]}
+    return {feature for name, feature in fuzzer.told.items() if name in names}
+
+
+def mixed(seed: int) -> Made:
+    """A pair of programs, with no feature or some of them as the seed says."""
+    from features import FEATURES
+
+    rng = random.Random(f"features of {seed}")
+    if rng.random() < 0.3:
+        return generate(seed)
+    return generate(seed, rng.sample(FEATURES, rng.choice([1, 1, 2, 3])))

@@ -6,14 +6,15 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import numpy as np
 from batches import STEP, merged, separated
 from interpreter import Execution, degenerate, execute
-from kernels_np import Array, Invalid
 from lowered import Extracted, case_of, extract
 from program import Json, Program
+from promotion import Array, Invalid
 from relations import RULES, Checker, Report, Rows, derive
 
 from gg_datalog.errors import InputError
@@ -23,7 +24,8 @@ Derived = dict[str, Rows]
 
 @dataclass(repr=False)
 class Judged:
-    """What the rules say of one program; ``extracted`` is None where extraction refused it."""
+    """What the rules say of one program; ``extracted`` is None where extraction refused it, for a
+    ``reason`` or because it ``failed``."""
 
     program: Program
     extracted: Extracted | None
@@ -31,6 +33,7 @@ class Judged:
     holds: list[dict[str, Any]]
     returned: list[dict[str, Any]]
     refines: bool
+    failed: bool = False
 
 
 def judge(
@@ -40,6 +43,7 @@ def judge(
     everything that is derived."""
     found: dict[int, Extracted] = {}
     reasons: dict[int, str] = {}
+    failed: set[int] = set()
     with tempfile.TemporaryDirectory() as folder:
         for number, program in enumerate(programs):
             place = Path(folder) / str(number)
@@ -48,7 +52,10 @@ def judge(
                 found[number] = extract(case_of(place))
             except InputError as error:
                 reasons[number] = str(error)
-    derived = derive(merged({n: x.tables for n, x in found.items()}), rules) if found else {}
+            except Exception as error:  # a defect, to be counted like others
+                reasons[number] = "".join(format_exception(error)[-3:])
+                failed.add(number)
+    derived = derive(merged({n: x.rows for n, x in found.items()}), rules) if found else {}
     if also is not None:
         also(derived)
     holds = separated(derived.get("holds", []))
@@ -57,7 +64,7 @@ def judge(
     return [
         Judged(
             program, found.get(n), reasons.get(n, ""), holds.get(n, []), returned.get(n, []),
-            n in found and _refines(found[n], program, n, mapped),
+            n in found and _refines(found[n], program, n, mapped), n in failed,
         )
         for n, program in enumerate(programs)
     ]  # fmt: skip
@@ -113,6 +120,8 @@ def rebuilt(seq: Array, pieces: Sequence[Array]) -> bool:
     if not pieces:
         return False
     found = np.concatenate([p.ravel() for p in pieces])
+    if seq.dtype.kind in "biu":
+        return bool(np.isin(found, seq).all() and np.isin(seq, found).all())
     if np.isnan(seq).any():  # 0 / 0 on both sides
         found, seq = found[~np.isnan(found)], seq[~np.isnan(seq)]
     return _among(found, seq.ravel()) and _among(seq.ravel(), found)

@@ -1,4 +1,5 @@
-"""What each operator computes, in numpy: float64 for every float, int64 for every integer.
+"""What each operator computes, in numpy: float64 for every float, integers in their widths. What torch
+returns as a view is one here, too.
 
 Opaque kernels (apex, vLLM, NeuronX) have a stand-in of our own that obeys their declared meaning.
 Dropout is a scaling that depends on the ordinal of the random operator: a mask that both sides
@@ -12,13 +13,19 @@ from math import erf, prod
 from typing import Any
 
 import numpy as np
+from promotion import (
+    Array,
+    Invalid,
+    cast,
+    fits,
+    floats,
+    number,
+    numpy_type,
+    together,
+    torch_name,
+)
 
-Array = np.ndarray[Any, Any]
 OPS: dict[str, Callable[..., Any]] = {}
-
-
-class Invalid(Exception):
-    """The program cannot be executed: an index out of range, sizes that do not fit, a hang."""
 
 
 class NotExecuted(Exception):
@@ -33,15 +40,6 @@ def op(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return function
 
     return register
-
-
-def cast(x: Array, dtype: str | None) -> Array:
-    """To a dtype of the graph, floats all being float64."""
-    if dtype is None:
-        return x
-    if dtype == "bool":
-        return x.astype(bool)
-    return np.trunc(x).astype(np.int64) if dtype.startswith(("int", "uint")) else x.astype(float)
 
 
 # ---- elementwise ---------------------------------------------------------------------------------
@@ -88,8 +86,21 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "sigmoid_backward": lambda g, y: g * y * (1 - y), "tanh_backward": lambda g, y: g * (1 - y * y),
     "threshold_backward": lambda g, x, bound: np.where(x <= bound, 0, g),
 }  # fmt: skip
+SAME_TYPE = (
+    "abs", "relu", "square", "mul", "maximum", "minimum", "sign", "lt", "le", "gt", "ge", "eq", "ne",
+    "floor", "ceil", "clamp_min", "clamp_max", "isnan", "threshold_backward", "pow",
+)  # fmt: skip
+LOGICAL = ("logical_not", "logical_or", "logical_and")
+
+
+def _typed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function on operands in the type that torch computes it in."""
+    brought = together if name in SAME_TYPE else (lambda *a: a) if name in LOGICAL else floats
+    return lambda *a, **k: np.asarray(function(*brought(*a), **_meaningful(k)))
+
+
 for _name, _function in ELEMENTWISE.items():
-    OPS[f"aten.{_name}"] = lambda *a, f=_function, **k: f(*a, **_meaningful(k))
+    OPS[f"aten.{_name}"] = _typed(_name, _function)
 OPS["hlo.logistic"] = OPS["aten.sigmoid"]
 
 
@@ -97,49 +108,53 @@ def _meaningful(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in kwargs.items() if k in ("approximate",)}
 
 
+def scaled_pair(x: Any, y: Any, alpha: float) -> list[Array]:
+    """Both operands in their common type, the second one times a number."""
+    a, b = together(x, y)
+    if isinstance(alpha, float) and a.dtype.kind != "f" and alpha != int(alpha):
+        raise Invalid("an integer times a float")
+    return [a, b if b.dtype == bool or alpha == 1 else np.asarray(b * number(alpha, b.dtype))]
+
+
 @op("aten.add")
 def add(x: Array, y: Any, alpha: float = 1) -> Array:
-    return x + np.asarray(y) * alpha
+    a, b = scaled_pair(x, y, alpha)
+    return np.asarray(a + b)
 
 
 @op("aten.sub")
 def sub(x: Array, y: Any, alpha: float = 1) -> Array:
-    return x - np.asarray(y) * alpha
+    a, b = scaled_pair(x, y, alpha)
+    return np.asarray(a - b)
 
 
 @op("aten.rsub")
 def rsub(x: Array, y: Any, alpha: float = 1) -> Array:
-    return np.asarray(y) - x * alpha
+    b, a = scaled_pair(y, x, alpha)
+    return np.asarray(b - a)
 
 
 @op("aten.neg")
 def neg(x: Array) -> Array:
-    return -x
-
-
-@op("aten.bitwise_and")
-def bitwise_and(x: Array, y: Any) -> Array:
-    return np.bitwise_and(x, y)
-
-
-@op("aten.bitwise_or")
-def bitwise_or(x: Array, y: Any) -> Array:
-    return np.bitwise_or(x, y)
-
-
-@op("aten.bitwise_not")
-def bitwise_not(x: Array) -> Array:
-    return np.bitwise_not(x)
+    return np.asarray(-x)
 
 
 @op("aten.masked_fill")
 def masked_fill(x: Array, mask: Array, value: Any) -> Array:
-    return np.where(mask.astype(bool), np.asarray(value), x)
+    if x.dtype.kind in "iu" and isinstance(value, int):
+        fits(value, x.dtype)
+    return np.where(mask.astype(bool), number(value, x.dtype), x)
 
 
 @op("aten.where", "hlo.select")
 def where(mask: Array, a: Any, b: Any) -> Array:
-    return np.where(mask.astype(bool), a, b)
+    return np.where(mask.astype(bool), *together(a, b))
+
+
+def spelt(dtype: Any) -> str | None:
+    """A dtype argument as its name."""
+    word = dtype["dtype"] if isinstance(dtype, dict) else dtype
+    return word.removeprefix("torch.") if word else None
 
 
 # ---- reductions ------------------------------------------------------------------------------------
@@ -151,12 +166,18 @@ def axes(dims: Any, rank: int) -> tuple[int, ...]:
 
 
 @op("aten.sum", "hlo.reduce_add")
-def sum_(x: Array, dim: Any = None, keepdim: bool = False, **_: Any) -> Array:
-    return np.asarray(x.sum(axes(dim, x.ndim), keepdims=keepdim))
+def sum_(x: Array, dim: Any = None, keepdim: bool = False, dtype: Any = None, **_: Any) -> Array:
+    x = cast(x, spelt(dtype) or ("int64" if x.dtype.kind in "biu" else None))
+    if x.dtype == bool:
+        return np.asarray(x.any(axes(dim, x.ndim), keepdims=keepdim))
+    return np.asarray(x.sum(axes(dim, x.ndim), dtype=x.dtype, keepdims=keepdim))
 
 
 @op("aten.mean")
-def mean(x: Array, dim: Any = None, keepdim: bool = False, **_: Any) -> Array:
+def mean(x: Array, dim: Any = None, keepdim: bool = False, dtype: Any = None, **_: Any) -> Array:
+    x = cast(x, spelt(dtype))
+    if x.dtype.kind != "f":
+        raise Invalid("a mean of integers")
     return np.asarray(x.mean(axes(dim, x.ndim), keepdims=keepdim))
 
 
@@ -264,8 +285,9 @@ def lerp(x: Array, end: Array, weight: float) -> Array:
 
 
 @op("aten.cumsum")
-def cumsum(x: Array, dim: int) -> Array:
-    return np.cumsum(x, dim)
+def cumsum(x: Array, dim: int, dtype: Any = None, **_: Any) -> Array:
+    x = cast(x, spelt(dtype) or ("int64" if x.dtype.kind in "biu" else None))
+    return np.cumsum(x, dim, dtype=x.dtype)
 
 
 # ---- products --------------------------------------------------------------------------------------
@@ -387,6 +409,36 @@ def scatter(x: Array, dim: int, ids: Array, source: Any) -> Array:
     return out
 
 
+@op("aten.index_copy")
+def index_copy(x: Array, dim: int, ids: Array, source: Array) -> Array:
+    out = x.copy()
+    np.moveaxis(out, dim, 0)[in_range(ids, x.shape[dim])] = np.moveaxis(source, dim, 0)
+    return out
+
+
+@op("aten.index_fill")
+def index_fill(x: Array, dim: int, ids: Array, value: Any) -> Array:
+    out = x.copy()
+    np.moveaxis(out, dim, 0)[in_range(ids, x.shape[dim])] = value
+    return out
+
+
+@op("aten.fill")
+def fill(x: Array, value: Any) -> Array:
+    fits(value, x.dtype)
+    return np.full(x.shape, number(value, x.dtype))
+
+
+@op("aten.zero", "aten.zeros_like")
+def zeros_like(x: Array, dtype: Any = None, **_: Any) -> Array:
+    return np.zeros_like(x, numpy_type(spelt(dtype)) if dtype else x.dtype)
+
+
+@op("aten.ones_like")
+def ones_like(x: Array, dtype: Any = None, **_: Any) -> Array:
+    return np.ones_like(x, numpy_type(spelt(dtype)) if dtype else x.dtype)
+
+
 @op("hlo.gather")
 def hlo_gather(x: Array, ids: Array, offsets: Any, collapsed: Any, *rest: Any) -> Array:
     _starts, vector, _sizes = rest
@@ -399,46 +451,22 @@ def hlo_gather(x: Array, ids: Array, offsets: Any, collapsed: Any, *rest: Any) -
     return x[in_range(ids, x.shape[0])]
 
 
-# ---- movement --------------------------------------------------------------------------------------
-@op("aten.view", "aten._unsafe_view", "aten.reshape", "hlo.reshape")
-def view(x: Array, shape: Sequence[int]) -> Array:
+# ---- movement (what is a view is in views_np.py) -------------------------------------------------------
+@op("hlo.reshape")
+def hlo_reshape(x: Array, shape: Sequence[int]) -> Array:
     return x.reshape(shape)
 
 
-@op("aten.permute", "hlo.transpose")
-def permute(x: Array, order: Sequence[int]) -> Array:
+@op("hlo.transpose")
+def hlo_transpose(x: Array, order: Sequence[int]) -> Array:
     return x.transpose(order)
-
-
-@op("aten.transpose")
-def transpose(x: Array, a: int, b: int) -> Array:
-    return x.swapaxes(a, b)
-
-
-@op("aten.t")
-def t(x: Array) -> Array:
-    return x.T
-
-
-@op("aten.unsqueeze")
-def unsqueeze(x: Array, dim: int) -> Array:
-    return np.expand_dims(x, dim)
-
-
-@op("aten.squeeze")
-def squeeze(x: Array, dim: int) -> Array:
-    return x.squeeze(dim) if x.shape[dim] == 1 else x
-
-
-@op("aten.expand")
-def expand(x: Array, shape: Sequence[int]) -> Array:
-    own = [1] * (len(shape) - x.ndim) + list(x.shape)
-    return np.broadcast_to(x, [o if e == -1 else e for o, e in zip(own, shape, strict=True)])
 
 
 @op("aten.copy")
 def copy(x: Array, y: Array) -> Array:
-    return np.broadcast_to(y, x.shape)
+    return np.array(np.broadcast_to(y, x.shape), x.dtype) if y.dtype == x.dtype else cast(
+        np.array(np.broadcast_to(y, x.shape)), torch_name(x)
+    )  # fmt: skip
 
 
 @op("aten.cat", "hlo.concatenate")
@@ -446,17 +474,10 @@ def cat(parts: Sequence[Array], dim: int = 0) -> Array:
     return np.concatenate(parts, dim)
 
 
-@op("aten.slice")
-def slice_(x: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Array:
-    places = [slice(None)] * x.ndim
-    places[dim] = slice(start, end, step)
-    return x[tuple(places)]
-
-
 @op("aten.slice_scatter")
 def slice_scatter(x: Array, part: Array, dim: int = 0, start: Any = None, end: Any = None) -> Array:
     out = x.copy()
-    slice_(out, dim, start, end)[...] = part
+    out[(slice(None),) * (dim % x.ndim) + (slice(start, end),)] = part
     return out
 
 
@@ -480,23 +501,6 @@ def stack(parts: Sequence[Array], dim: int = 0) -> Array:
     return np.stack(parts, dim)
 
 
-@op("aten.select")
-def select(x: Array, dim: int, at: int) -> Array:
-    return x.take(at, dim)
-
-
-@op("aten.split_with_sizes")
-def split_with_sizes(x: Array, sizes: Sequence[int], dim: int = 0) -> list[Array]:
-    if sum(sizes) != x.shape[dim]:
-        raise Invalid("sizes that do not add up")
-    return np.split(x, np.cumsum(sizes)[:-1], dim)
-
-
-@op("aten.split")
-def split(x: Array, size: int, dim: int = 0) -> list[Array]:
-    return np.split(x, range(size, x.shape[dim], size), dim)
-
-
 @op("hlo.broadcast")
 def hlo_broadcast(x: Any, dims: Sequence[int], shape: Sequence[int]) -> Array:
     x = np.asarray(x)
@@ -507,8 +511,7 @@ def hlo_broadcast(x: Any, dims: Sequence[int], shape: Sequence[int]) -> Array:
 
 
 @op(
-    "aten.clone", "aten.detach", "aten.contiguous", "aten.alias", "aten.lift_fresh_copy",
-    "tg.log_tensor", "_c10d_functional.wait_tensor",
+    "tg.log_tensor", "hlo.copy",
 )  # fmt: skip
 def same(x: Array, *_: Any, **__: Any) -> Array:
     return x
@@ -516,34 +519,41 @@ def same(x: Array, *_: Any, **__: Any) -> Array:
 
 @op("aten._to_copy")
 def to_copy(x: Array, dtype: Any = None, **_: Any) -> Array:
-    return cast(x, dtype["dtype"].removeprefix("torch.") if isinstance(dtype, dict) else dtype)
+    made = cast(x, spelt(dtype))
+    return made.copy(order="K") if made is x else made
 
 
 # ---- memory ----------------------------------------------------------------------------------------
 @op("aten.empty", "aten.new_empty", "aten.new_empty_strided", "aten.empty_like")
-def empty(x: Any, *shape: Any, **_: Any) -> Array:
-    sizes = x.shape if isinstance(x, np.ndarray) and not shape else (shape[0] if shape else x)
-    return np.full(sizes, np.nan)
+def empty(x: Any, *shape: Any, dtype: Any = None, **_: Any) -> Array:
+    kind = numpy_type(spelt(dtype) or (torch_name(x) if isinstance(x, np.ndarray) else "float32"))
+    if isinstance(x, np.ndarray) and not shape:
+        return np.zeros_like(x, kind)
+    return np.zeros(shape[0] if shape else x, kind)
 
 
 @op("aten.zeros")
-def zeros(shape: Sequence[int], **_: Any) -> Array:
-    return np.zeros(shape)
+def zeros(shape: Sequence[int], dtype: Any = None, **_: Any) -> Array:
+    return np.zeros(shape, numpy_type(spelt(dtype) or "float32"))
 
 
 @op("aten.ones")
-def ones(shape: Sequence[int], **_: Any) -> Array:
-    return np.ones(shape)
+def ones(shape: Sequence[int], dtype: Any = None, **_: Any) -> Array:
+    return np.ones(shape, numpy_type(spelt(dtype) or "float32"))
 
 
 @op("aten.full")
-def full(shape: Sequence[int], value: float, **_: Any) -> Array:
-    return np.full(shape, value)
+def full(shape: Sequence[int], value: float, dtype: Any = None, **_: Any) -> Array:
+    made = np.full(shape, value)
+    return made if dtype is None else cast(made, spelt(dtype))
 
 
 @op("aten.arange")
-def arange(start: float, end: float | None = None, step: float = 1, **_: Any) -> Array:
-    return np.arange(start, end, step) if end is not None else np.arange(start)
+def arange(
+    start: float, end: float | None = None, step: float = 1, dtype: Any = None, **_: Any
+) -> Array:
+    made = np.arange(start, end, step) if end is not None else np.arange(start)
+    return made if dtype is None else cast(made, spelt(dtype))
 
 
 # ---- normalisation, kernels --------------------------------------------------------------------------

@@ -10,15 +10,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from interpreter import Versions, version
 from kernels_np import (
     ELEMENTWISE,
-    Array,
     attend,
     layer_norm,
     layer_norm_backward,
@@ -30,16 +30,18 @@ from kernels_np import (
     softmax,
     softmax_backward,
 )
+from promotion import INTEGERS, Array, Invalid, cast, numpy_type
 
 from gg_datalog.extract.case import Case, CaseFiles, load_case
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
 from gg_datalog.extract.emit import lead_orders, live_bases
-from gg_datalog.extract.facts import _emit, _tables, _world
+from gg_datalog.extract.facts import _emit, _table, _world
 from gg_datalog.extract.flatten import uses
 from gg_datalog.extract.records import Concat, Label, Lookup, OneHot, Operator, Slice, Sum
 from gg_datalog.extract.relations import input_rows
 from gg_datalog.extract.scale import ONE, Scale
+from gg_datalog.extract.schema import RELATIONS
 from gg_datalog.extract.side import Side, _as_term
 from gg_datalog.extract.table import Table, load_table
 from gg_datalog.extract.view import Base, View
@@ -60,7 +62,14 @@ class Extracted:
 
     case: Case
     worlds: dict[str, World]
-    tables: dict[str, Any]
+    rows: dict[str, list[tuple[Any, ...]]]  # of the facts
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The facts as tables."""
+        return {
+            name: _table(relation, self.rows.get(name, [])) for name, relation in RELATIONS.items()
+        }
 
     def side(self, name: str) -> Side:
         """One side."""
@@ -82,8 +91,25 @@ def extract(files: CaseFiles) -> Extracted:
     worlds = {}
     for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
         worlds[name] = _world(name, graphs, case, rows, table, notes)
+        for ctx in worlds[name].contexts.values():
+            ctx.values = Recorded(ctx)
         worlds[name].run()
-    return Extracted(case, worlds, _tables(_emit(case, rows, worlds, table, notes)))
+    return Extracted(case, worlds, _emit(case, rows, worlds, table, notes).rows)
+
+
+class Recorded(dict[str, Any]):
+    """What nodes stand for, and all that they stood for earlier, with the place in the program."""
+
+    def __init__(self, ctx: Context) -> None:
+        super().__init__()
+        self.ctx, self.all = ctx, list[tuple[str, View, int]]()
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if isinstance(value, View) and self.get(name) is not value:
+            own = self.ctx.graph.nodes[name].position
+            at = self.ctx.node.position if self.ctx.node is not None else own
+            self.all.append((name, value, max(own, at if name in self else own)))
+        super().__setitem__(name, value)
 
 
 def case_of(folder: Path) -> CaseFiles:
@@ -98,9 +124,10 @@ def operand_orders(extracted: Extracted) -> dict[str, list[int]]:
     ready = []
     for name in ("seq", "dist"):
         side = extracted.side(name)
-        column = extracted.tables["wanted" if name == "seq" else "returned"].column("of")
+        relation = RELATIONS["wanted" if name == "seq" else "returned"]
+        place = [column for column, _ in relation.columns].index("of")
         named = {b.name: b for b in side.bases}
-        roots = [named[n] for n in column.to_pylist()]
+        roots = [named[row[place]] for row in extracted.rows.get(relation.name, ())]
         live = live_bases(roots)
         ready.append((side, live, uses(side, live, roots)))
     return lead_orders(ready)
@@ -129,7 +156,32 @@ def viewed(view: View, array: Array) -> Array:
                 at[digit.dim] = at[digit.dim] + steps * digit.stride
             axis += 1
     found = np.broadcast_to(array[tuple(at)] if at else array, axes).reshape(view.shape)
-    return found if view.scale == ONE else found * number(view.scale)
+    return found if view.scale == ONE else times(found, number(view.scale))
+
+
+def times(array: Array, by: float) -> Array:
+    """A tensor times a number: of integers another integer, modulo the widest width."""
+    if array.dtype.kind in "iu" and by == int(by):
+        return array.astype(np.int64) * np.int64(by)
+    return array * by
+
+
+def widest(array: Array) -> Array:
+    """Integers in the widest type: an operator may give a wider one than its operands'."""
+    return array.astype(np.int64) if array.dtype.kind in "iu" else array
+
+
+def wrapped(array: Array, dtype: str) -> Array:
+    """In the type of the node that holds it: integers modulo their width."""
+    if dtype not in INTEGERS or array.dtype == numpy_type(dtype) or not np.isfinite(array).all():
+        return array
+    return array.astype(np.int64).astype(numpy_type(dtype))
+
+
+def _plain(view: View) -> bool:
+    """Does a view show its base as it is?"""
+    flat = [d for dim in view.dims for d in dim]
+    return [d.dim for d in flat] == list(range(len(view.base.shape))) and view.scale == ONE
 
 
 def over_labels(view: View, digit_map: Any, labels: Sequence[Label], array: Array) -> Array:
@@ -146,28 +198,40 @@ class Evaluator:
 
     side: Side
     contexts: Mapping[int, Context]
-    nodes: Mapping[int, Mapping[str, Any]]
+    nodes: Mapping[int, Versions]
+    noise: Mapping[int, Versions]
     orders: Mapping[str, list[int]]
     _known: dict[tuple[Base, Limits], Array] = field(default_factory=dict)
     _lookups: dict[str, Lookup] = field(default_factory=dict)
     _others: dict[str, Operator] = field(default_factory=dict)
     _of_node: dict[Base, Array] = field(default_factory=dict)
+    _types: dict[Base, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._lookups = {found.name: found for found in self.side.lookups}
         for op in self.side.alternatives:
             self._others |= {op.name: op, f"{op.name}?swapped": op}
+        shown = [*self.shown(self.nodes), *self.shown(self.noise)]
+        for _, view, value, dtype in shown:
+            self._note(view, value)
+            if view.scale == ONE:
+                self._types.setdefault(view.base, dtype)
+
+    def shown(
+        self, nodes: Mapping[int, Versions] | None = None
+    ) -> Iterator[tuple[str, View, Array, str]]:
+        """Every node with what it stands for, what it holds at that time, and its type."""
+        nodes = self.nodes if nodes is None else nodes
         for rank, ctx in self.contexts.items():
-            for name, view in (*ctx.sources.items(), *ctx.values.items()):
-                value = self.nodes[rank].get(name)
-                if isinstance(view, View) and isinstance(value, np.ndarray):
-                    self._note(view, value)
+            for name, view, place in ctx.values.all:  # type: ignore[attr-defined]
+                value = version(nodes[rank], name, place)
+                if isinstance(value, np.ndarray):
+                    where = f"{self.side.name} rank {rank} `{name}`"
+                    yield where, view, value, ctx.graph.nodes[name].dtype or ""
 
     def _note(self, view: View, value: Array) -> None:
         """A base that a node shows as it is, for bases that no record describes."""
-        flat = [d for dim in view.dims for d in dim]
-        plain = [d.dim for d in flat] == list(range(len(view.base.shape)))
-        if plain and view.scale == ONE and view.base not in self._of_node:
+        if _plain(view) and view.base not in self._of_node:
             self._of_node[view.base] = value.reshape(view.base.shape)
 
     def value(self, base: Base, limits: Limits = EVERYTHING) -> Array:
@@ -175,8 +239,15 @@ class Evaluator:
         key = (base, limits)
         if key not in self._known:
             with np.errstate(all="ignore"):
-                self._known[key] = self._compute(base, limits)
+                self._known[key] = wrapped(self._compute(base, limits), self.type_of(base))
         return self._known[key]
+
+    def type_of(self, base: Base) -> str:
+        """The type of the first node that shows a base, but for a factor, or was made with it."""
+        if base not in self._types:
+            nodes = self.contexts[base.rank].graph.nodes if base.rank in self.contexts else {}
+            self._types[base] = (nodes[base.node].dtype or "") if base.node in nodes else ""
+        return self._types[base]
 
     def view(self, view: View, limits: Limits = EVERYTHING) -> Array:
         """The value of a view."""
@@ -203,7 +274,7 @@ class Evaluator:
         if isinstance(made, Operator):
             return self._operator(made, base, limits)
         if isinstance(made, Sum):
-            terms = [self.view(t, limits) for t in made.terms]
+            terms = [widest(self.view(t, limits)) for t in made.terms]
             total = terms[0]
             for term in terms[1:]:
                 total = _JOIN[made.kind](total, term)
@@ -259,14 +330,16 @@ class Evaluator:
         operands = []
         for place, (view, digit_map) in enumerate(zip(op.operands, op.maps, strict=True)):
             array = self.value(view.base, frozenset(inner.get(place, ())))
-            spread = over_labels(view, digit_map, op.labels, array)
+            spread = over_labels(view, digit_map, op.labels, widest(array))
             operands.append(_restricted(spread, labels))
         try:
             results = evaluate(op, operands)
-        except (NotEvaluated, ValueError, TypeError) as error:
+        except (NotEvaluated, Invalid, ValueError, TypeError) as error:
             if limits:
                 raise NotEvaluated(f"{op.signature}: {error}") from error
             return self._from_node(base)
+        except (IndexError, AssertionError) as error:
+            raise NotEvaluated(f"{op.signature} with other operands: {error}") from error
         (place,) = (i for i, (b, _) in enumerate(op.gives) if b is base)
         return results[place].reshape(base.shape)
 
@@ -358,20 +431,31 @@ def evaluate(op: Operator, operands: list[Array]) -> list[Array]:
 
 def _elementwise(name: str, signature: str, operands: list[Array]) -> Array:
     if name == "masked_fill":
-        value = float(Fraction(signature[len("masked_fill(") : -1].replace("*", "")))
-        return np.where(operands[1].astype(bool), value, operands[0])
+        value = Fraction(signature[len("masked_fill(") : -1].replace("*", ""))
+        filled = int(value) if value.denominator == 1 else float(value)
+        return np.where(operands[1].astype(bool), filled, operands[0])
     if name == "select":
         return np.where(operands[0].astype(bool), operands[1], operands[2])
     if name == "cast" and "bool" in signature:
         return operands[0] != 0
-    if name == "cast":
-        return np.trunc(operands[0]).astype(np.int64)
-    if name in ("bitwise_and", "bitwise_or"):
-        return getattr(np, name)(*operands)
+    if name == "cast" and " to " not in signature:
+        return cast(operands[0], signature[len("cast(") : -1])
+    if name.startswith(("as ", "modulo ")):
+        return _integers(name, operands[0])
     if name not in ELEMENTWISE:
         raise NotEvaluated(signature)
+    if ") of " in signature:
+        signature, _, types = signature.rpartition(" of ")
+        pairs = zip(operands, types.split(", "), strict=True)
+        operands = [x if t == "float" else x.astype(t) for x, t in pairs]
     args, kwargs = _arguments(signature, operands)
     return ELEMENTWISE[name](*args, **kwargs)
+
+
+def _integers(name: str, x: Array) -> Array:
+    """Formal integers as they are, or cut to the width of their type."""
+    kind, dtype = name.split(" ")
+    return x.astype(np.int64).astype(dtype).astype(np.int64) if kind == "modulo" else x
 
 
 def _arguments(signature: str, operands: list[Array]) -> tuple[list[Any], dict[str, Any]]:
@@ -393,7 +477,9 @@ def _arguments(signature: str, operands: list[Array]) -> tuple[list[Any], dict[s
 
 
 def _literal(text: str) -> Any:
-    return text.strip("'") if text.startswith("'") else float(text)
+    if text.startswith("'") or text == "None":
+        return text.strip("'") if text != "None" else None
+    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 
 
 def _contract(op: Operator, operands: list[Array]) -> Array:
@@ -419,7 +505,7 @@ def _special(name: str, op: Operator, operands: list[Array]) -> list[Array]:
         numbers = (np.arange(prod(full)) * step + start).reshape(full)
         return [numbers.astype(int) if start % 1 == step % 1 == 0 else numbers]
     if name.startswith("constant"):
-        return [np.asarray(float(name[-1]))]
+        return [np.asarray(int(name[-1]))]
     if name == "dropout":
         by = 0.7 + 0.01 * int(op.signature.rpartition("#")[2])
         return [operands[0] * by, np.ones(full, bool)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fuzz import EVERY, Fuzzer, New, Rule, Shard, Tensor, alike, letters, ranked
-from kernels_np import Invalid
+from promotion import Invalid
 from writing import Ref, Site
 
 

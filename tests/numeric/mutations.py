@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from interpreter import name_of
+from execution import in_place, name_of
 from program import Json, Program, references
 
 Mutation = Callable[[Program, random.Random], str | None]
@@ -160,6 +160,43 @@ def drop_rank(program: Program, rng: random.Random) -> str | None:
     return f"rank {rank} dropped"
 
 
+@kind
+def other_peer(program: Program, rng: random.Random) -> str | None:
+    """A message goes to, or comes from, another rank, or has another tag."""
+
+    def accept(_: Json, node: Json) -> bool:
+        return node["op"] == "call_function" and name_of(node).endswith((".isend", ".irecv"))
+
+    place, size = rng.choice([1, 1, 2]), len(program.groups["dist"][0]["ranks"])
+    done = []
+    for where, _, node in alike(program, rng, accept):
+        old = node["args"][place]
+        node["args"][place] = (old + 1) % size if place == 1 else old + 1
+        done.append(f"{where}: `{node['name']}` {old} is now {node['args'][place]}")
+    return described(done)
+
+
+@kind
+def read_early(program: Program, rng: random.Random) -> str | None:
+    """What a collective gives is used before it is waited for; on all ranks."""
+    waits = calls(next(iter(program.dist.values())), "_c10d_functional.wait_tensor")
+    if not waits:
+        return None
+    name, done = rng.choice(waits)["name"], []
+    for rank, graph in program.dist.items():
+        nodes = graph["nodes"]
+        place = next((i for i, n in enumerate(nodes) if n["name"] == name), None)
+        users = [i for i, n in enumerate(nodes) if name in references([n["args"], n.get("kwargs")])]
+        if place is None or not users or nodes[users[0]]["op"] == "output":
+            continue
+        user, of = nodes[users[0]], nodes[place]["args"][0]["node"]
+        user["args"] = _replaced(user["args"], name, of)
+        user["kwargs"] = _replaced(user.get("kwargs", {}), name, of)
+        nodes.insert(users[0], nodes.pop(place))
+        done.append(f"rank {rank}: `{user['name']}` does not wait for `{of}`")
+    return described(done)
+
+
 # ---- inputs ----------------------------------------------------------------------------------------------
 @kind
 def permute_shards(program: Program, rng: random.Random) -> str | None:
@@ -241,6 +278,21 @@ def _replaced(value: Any, old: str, new: str) -> Any:
     if isinstance(value, dict) and "node" not in value:
         return {k: _replaced(v, old, new) for k, v in value.items()}
     return {"node": new} if value == {"node": old} else value
+
+
+@kind
+def lose_write(program: Program, rng: random.Random) -> str | None:
+    """Nothing is written into memory where something was."""
+
+    def accept(_: Json, node: Json) -> bool:
+        mine = node["op"] == "call_function" and node.get("shape") is not None
+        return mine and in_place(name_of(node)) is not None
+
+    done = []
+    for where, _, node in alike(program, rng, accept):
+        node.update(target="aten.alias.default", args=node["args"][:1], kwargs={})
+        done.append(f"{where}: `{node['name']}` writes nothing")
+    return described(done)
 
 
 @kind

@@ -33,7 +33,9 @@ HEADS = "x: f32[{n}, 4]\nw: f32[4, 5]\nz: f32[4]\n"
 DIGITS = "return select(select(matmul(view(x, [4, 2, 3, 3]), w), 1, 1), 1, 2)"
 HEAD = "y = matmul(view(stack([select(x, 0, 0), z], 0), [2, 1, 4]), w)\nreturn slice(y, 0, 0, 1)"
 ROWS = "x: f32[{n}, 6]\nz: f32[2]\n{get}return cat([{rows}, z], 0)"
+CLAMPED = "w: f32[6, 4]\ni: i64[5]\nreturn embedding(w, clamp(i, 0, 5))"
 LAYOUTS = {
+    "ids that are clamped as they are": (CLAMPED, CLAMPED, 2),
     "rows in another order": (
         X + "return mm(slice(x, 0, 0, 12), w)",
         X + TURNED + "y = mm(cat([z, z, t], 0), w)\nreturn slice(y, 0, 4, 28)",

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from interpreter import Execution
-from kernels_np import Array
 from lowered import EVERYTHING, Evaluator, Extracted, Limits, NotEvaluated, operand_orders
+from lowered import times as scaled_by
+from promotion import INTEGERS, WIDTHS, Array
 
 from gg_datalog.engine import select_engine
 from gg_datalog.extract.schema import RULE_RELATIONS
@@ -124,7 +125,7 @@ def integer_facts(side: Evaluator) -> Iterator[tuple[str, Base, Callable[[], Arr
     for gives, of, mask, by in facts.fills:
         yield "fill", gives, lambda t=of, m=mask, n=by: np.where(value(m) != 0, n, value(t))
     for gives, terms in facts.sums:
-        yield "sum", gives, lambda rows=terms: sum(value(t) * by for t, by in rows)
+        yield "sum", gives, lambda rows=terms: sum(scaled_by(value(t), by) for t, by in rows)
 
 
 PAIRS = {"and": np.logical_and, "or": np.logical_or, "mul": np.multiply}
@@ -132,9 +133,13 @@ COMPARE = {"lt": np.less, "ge": np.greater_equal}
 
 
 # ---- checks -------------------------------------------------------------------------------------------
-def agrees(a: Array, b: Array) -> bool:
+def agrees(a: Array, b: Array, dtype: str = "") -> bool:
     """Equal but for rounding, on the elements that are numbers on both sides: a logarithm of
-    something negative need not be one for the same reason."""
+    something negative need not be one for the same reason. Integers of a type are equal modulo its
+    width."""
+    if dtype in INTEGERS and all(np.asarray(x).dtype.kind in "biu" for x in (a, b)):
+        apart = np.asarray(a).astype(np.int64) - np.asarray(b).astype(np.int64)
+        return not (apart & (2 ** WIDTHS[dtype] - 1 if dtype != "int64" else -1)).any()
     a, b = np.broadcast_arrays(np.asarray(a, float), np.asarray(b, float))
     numbers = ~(np.isnan(a) | np.isnan(b))
     a, b = a[numbers], b[numbers]
@@ -172,9 +177,11 @@ class Checker:
 
     def __post_init__(self) -> None:
         orders = operand_orders(self.extracted)
-        nodes = {"seq": {0: self.execution.seq}, "dist": self.execution.dist}
+        nodes, noise = self.execution.before, self.execution.noise
         self.sides = {
-            name: Evaluator(self.extracted.side(name), world.contexts, nodes[name], orders)
+            name: Evaluator(
+                self.extracted.side(name), world.contexts, nodes[name], noise[name], orders
+            )
             for name, world in self.extracted.worlds.items()
         }
         self.bases: dict[str, dict[str, Base]] = {
@@ -185,18 +192,21 @@ class Checker:
         """Every node whose value is a view: scale * view(base) is what the node computes."""
         report = Report()
         for name, evaluator in self.sides.items():
-            for rank, ctx in evaluator.contexts.items():
-                for node, view in ctx.values.items():
-                    value = evaluator.nodes[rank].get(node)
-                    if isinstance(view, View) and isinstance(value, np.ndarray):
-                        self._node(report, name, f"{name} rank {rank} `{node}`", view, value)
+            for where, view, value, dtype in evaluator.shown():
+                self._node(report, name, where, view, value, dtype)
             for form, base, value in (*evaluator.forms(), *integer_facts(evaluator)):
                 where = f"{name}: {form}, a form of {base.name}"
-                self._same(report, where, lambda s=evaluator, b=base: s.value(b), value)
+                dtype = evaluator.type_of(base)
+                self._same(report, where, lambda s=evaluator, b=base: s.value(b), value, dtype)
         return report
 
     def _same(
-        self, report: Report, where: str, one: Callable[[], Array], other: Callable[[], Array]
+        self,
+        report: Report,
+        where: str,
+        one: Callable[[], Array],
+        other: Callable[[], Array],
+        dtype: str,
     ) -> None:
         try:
             with np.errstate(all="ignore"):
@@ -205,17 +215,19 @@ class Checker:
             report.skipped.append(f"{where}: {reason}")
             return
         report.nodes += 1
-        if not agrees(*values):
+        if not agrees(*values, dtype):
             report.wrong.append(f"lowering of {where}")
 
-    def _node(self, report: Report, side: str, where: str, view: View, value: Array) -> None:
+    def _node(
+        self, report: Report, side: str, where: str, view: View, value: Array, dtype: str
+    ) -> None:
         try:
             found = self.sides[side].view(view)
         except NotEvaluated as reason:
             report.skipped.append(f"{where}: {reason}")
             return
         report.nodes += 1
-        if not agrees(found, value):
+        if not agrees(found, value, dtype):
             report.wrong.append(f"lowering of {where}: {view.base.name}")
 
     def relations(self, holds: Iterable[Mapping[str, Any]]) -> Report:
@@ -300,10 +312,14 @@ class Checker:
         except (AssertionError, IndexError) as error:
             return f"cannot be evaluated ({type(error).__name__}: {error})"
         times = row["times"]
-        wanted = (coefficient(times) if isinstance(times, str) else times) * seq
-        if agrees(dist, wanted):
+        by = coefficient(times) if isinstance(times, str) else times
+        with np.errstate(all="ignore"):
+            wanted = scaled_by(seq, by)
+        types = {s.type_of(b) for s, b in ((self.sides["seq"], ours), (self.sides["dist"], theirs))}
+        if agrees(dist, wanted, types.pop() if len(types) == 1 else "int64"):
             return None
-        return f"differs by {np.nanmax(abs(dist - wanted), initial=0):.3g}"
+        apart = np.asarray(dist, float) - np.asarray(wanted, float)
+        return f"differs by {np.nanmax(abs(apart), initial=0):.3g}"
 
 
 def scale_record(row: Mapping[str, Any]) -> str:

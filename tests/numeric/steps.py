@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from fuzz import ADDS, EVERY, EXTREMA, Fuzzer, New, Rule, Tensor, alike, letters, ranked
-from kernels_np import Invalid
 from movement import MOVEMENT
+from promotion import Invalid
 from vocabulary import entropy_gradient, hot, lookup, lookup_gradient, loss_gradient, picked
 from writing import Ref, Site
 

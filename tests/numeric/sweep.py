@@ -16,68 +16,126 @@ from pathlib import Path
 
 import numpy as np
 from coverage import Coverage, instrumented, rules_of
-from fuzz import generate
-from interpreter import execute
+from fuzz import Made, mixed
+from interpreter import Execution, execute
 from judge import Derived, Judged, check, judge, outputs_right
-from kernels_np import Invalid
-from program import Program
+from promotion import Invalid
 from relations import RULES, Report
 
 BATCH = 50
 
 
 @dataclass
-class Found:
-    """What came out, over all programs. ``clean`` are those that were written without a mistake."""
+class Figures:
+    """What came out, over some programs. ``clean`` are those that were written without a mistake."""
 
     programs: int = 0
-    refused_by_extraction: int = 0
-    not_executable: int = 0
     refine: int = 0
     right: int = 0
     clean: int = 0
-    refused: list[int] = field(default_factory=list)  # clean and right, and yet refused
+    relations: int = 0
+    wrong: int = 0
+    refused: int = 0  # clean and right, and yet not shown
+    bad_input: int = 0  # clean and right, and yet taken for a mistake of the input
+
+
+ROW = "{:<12} {:>8} {:>9} {:>5} {:>7} {:>7} {:>7} {:>9}"
+HEAD = ("", "programs", "relations", "wrong", "refine", "right", "refused", "bad input")
+
+
+@dataclass
+class Found:
+    """The same over all programs, and by what they speak of."""
+
+    total: Figures = field(default_factory=Figures)
+    features: dict[str, Figures] = field(default_factory=dict)
+    mistakes: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # programs with one, and wrong ones
+    failed: list[str] = field(default_factory=list)  # extraction ended with an exception
+    messages: dict[str, int] = field(default_factory=dict)  # of bad input, and a seed
+    not_executable: int = 0
+    refused: list[int] = field(default_factory=list)
     spoilt: list[int] = field(default_factory=list)  # clean, and yet not right: the generator errs
     report: Report = field(default_factory=Report)
 
-    def add(self, seed: int, program: Program, clean: bool, judged: Judged) -> None:
+    def add(self, seed: int, made: Made, judged: Judged) -> None:
         """Executes one program and compares."""
-        self.programs += 1
-        if judged.extracted is None:
-            self.refused_by_extraction += 1
-            return
+        rows = [self.total] + [
+            self.features.setdefault(name, Figures()) for name in made.features or ("plain",)
+        ]
+        for row in rows:
+            row.programs += 1
+        if judged.failed:
+            self.failed.append(f"seed {seed}: {judged.reason}")
         try:
-            execution = execute(program, np.random.default_rng(seed))
+            execution = execute(made.program, np.random.default_rng(seed))
         except Invalid:
             self.not_executable += 1
-            self.spoilt += [seed] if clean else []
+            self.spoilt += [seed] if made.clean else []
             return
-        found = check(judged, execution)
-        right = outputs_right(program, execution)
+        right = outputs_right(made.program, execution)
+        report = self._compared(seed, judged, execution, right)
+        self.report.add(report)
+        shown, clean = judged.refines, made.clean and right
+        self.spoilt += [seed] if made.clean and not right else []
+        self.refused += [seed] if clean and not shown else []
+        if clean and judged.extracted is None and not judged.failed:
+            self.messages.setdefault(judged.reason, seed)
+        for what in set(made.mistakes):
+            counts = self.mistakes.setdefault(what, [0, 0])
+            counts[0] += 1
+            counts[1] += bool(report.wrong)
+        for row in rows:
+            row.refine += shown
+            row.right += right
+            row.clean += clean
+            row.relations += report.relations
+            row.wrong += len(report.wrong)
+            row.refused += clean and not shown
+            row.bad_input += clean and judged.extracted is None
+
+    def _compared(self, seed: int, judged: Judged, execution: Execution, right: bool) -> Report:
+        """Every relation, and the verdict."""
+        if judged.extracted is None:
+            return Report()
+        report = check(judged, execution)
         if judged.refines and not right:
-            found.wrong.append("it is said to refine, and the outputs differ")
-        found.wrong = [f"seed {seed}: {problem}" for problem in found.wrong]
-        self.report.add(found)
-        self.refine += judged.refines
-        self.right += right
-        self.clean += clean and right
-        self.spoilt += [seed] if clean and not right else []
-        self.refused += [seed] if clean and right and not judged.refines else []
+            report.wrong.append("it is said to refine, and the outputs differ")
+        report.wrong = [f"seed {seed}: {problem}" for problem in report.wrong]
+        return report
+
+    @property
+    def programs(self) -> int:
+        """How many there were."""
+        return self.total.programs
+
+    @property
+    def clean(self) -> int:
+        """How many were written without a mistake, and are right."""
+        return self.total.clean
 
     @property
     def rate(self) -> float:
         """How many of the right programs are refused."""
         return len(self.refused) / max(1, self.clean)
 
+    def table(self) -> str:
+        """The figures by feature."""
+        rows = [*sorted(self.features.items()), ("all", self.total)]
+        lines = [ROW.format(*HEAD)]
+        for name, row in rows:
+            share = f"{row.refused / max(1, row.clean):.1%}"
+            numbers = row.programs, row.relations, row.wrong, row.refine, row.right
+            lines.append(ROW.format(name, *numbers, share, row.bad_input))
+        return "\n".join(line.rstrip() for line in lines)
+
     def text(self) -> str:
         """The summary."""
         report = self.report
         lines = [
-            f"programs                 {self.programs}",
-            f"  refused by extraction  {self.refused_by_extraction}",
-            f"  not executable         {self.not_executable}",
-            f"refine by the rules      {self.refine}",
-            f"right by numbers         {self.right}",
+            self.table(),
+            f"not executable           {self.not_executable}",
             f"nodes checked            {report.nodes} ({len(report.skipped)} skipped)",
             f"relations checked        {report.relations} ({report.parts} open)",
             f"relations wrong          {len(report.wrong)}",
@@ -87,6 +145,10 @@ class Found:
             lines.append(f"  seeds {' '.join(map(str, self.refused[:12]))}")
         if self.spoilt:
             lines.append(f"clean programs that are not right: {' '.join(map(str, self.spoilt))}")
+        rows = sorted((what, counts) for what, counts in self.mistakes.items() if counts[1])
+        lines += [f"mistake `{what}`: {bad} of {all_} programs wrong" for what, (all_, bad) in rows]
+        lines += [f"bad input, seed {s}: {text}" for text, s in [*self.messages.items()][:12]]
+        lines += self.failed[:12]
         first: dict[str, str] = {}
         for problem in report.wrong:
             first.setdefault(problem.partition(":")[0], problem)
@@ -99,15 +161,16 @@ def sweep(
     also: Callable[[Derived], None] | None = None,
     say: Callable[[str], None] = lambda text: None,
     batch: int = BATCH,
+    make: Callable[[int], Made] = mixed,
 ) -> Found:
     """Judges and executes the programs of all seeds."""
     found, began = Found(), time.monotonic()
     for start in range(0, len(seeds), batch):
         mine = seeds[start : start + batch]
-        made = [generate(seed) for seed in mine]
-        judged = judge([program for program, _ in made], rules, also)
-        for seed, (program, clean), verdict in zip(mine, made, judged, strict=True):
-            found.add(seed, program, clean, verdict)
+        made = [make(seed) for seed in mine]
+        judged = judge([one.program for one in made], rules, also)
+        for seed, one, verdict in zip(mine, made, judged, strict=True):
+            found.add(seed, one, verdict)
         wrong = f", {len(found.report.wrong)} WRONG" if found.report.wrong else ""
         took = time.monotonic() - began
         say(
@@ -143,7 +206,7 @@ def main() -> int:
         print(f"rules that never fired   {len(never)} of {len(coverage.rules)}")
         for place in never:
             print(f"  {coverage.text(place)}")
-    return 1 if found.report.wrong else 0
+    return 1 if found.report.wrong or found.failed else 0
 
 
 if __name__ == "__main__":

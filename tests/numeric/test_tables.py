@@ -6,7 +6,8 @@ import numpy as np
 from coverage import Coverage
 from interpreter import execute
 from judge import Judged, check, outputs_right
-from kernels_np import Invalid, NotExecuted
+from kernels_np import NotExecuted
+from promotion import Invalid
 from relations import Report
 
 # Executed in another way than they are meant.

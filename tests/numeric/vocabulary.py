@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from fuzz import ADDS, Fuzzer, New, Rule, Tensor
-from kernels_np import Invalid
+from promotion import Invalid
 from writing import Ref, Site
 
 STYLES = ("Megatron", "DTensor", "DTensor on shifted ids", "vLLM")

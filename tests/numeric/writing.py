@@ -9,13 +9,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from interpreter import name_of, resolve
-from kernels_np import OPS, Invalid
+from execution import compute, resolve
 from program import Json, references
+from promotion import Array, Invalid, numpy_type, torch_name
+from signatures import canonical
+from views_np import viewable
 
 Ref = dict[str, str]
-NUMPY = {"float32": float, "int64": np.int64, "bool": bool}
-DTYPES = {"f": "float32", "i": "int64", "b": "bool"}
 LARGEST = 1000  # elements of a tensor
 
 
@@ -27,14 +27,22 @@ def ref(name: str) -> Ref:
 # ---- graphs --------------------------------------------------------------------------------------------
 @dataclass
 class Graph:
-    """A graph under construction; shapes come from running operators on zeros."""
+    """A graph under construction; shapes, types and shared memory come from running operators on
+    zeros."""
 
     nodes: list[Json] = field(default_factory=list)
     zeros: dict[str, Any] = field(default_factory=dict)
+    written: list[Array] = field(default_factory=list)  # memory, since somebody looked
+    writes: dict[str, list[Array]] = field(default_factory=dict)  # by node
+    flying: dict[str, list[str]] = field(default_factory=dict)  # what must stay until a node waits
+    kept: set[str] = field(default_factory=set)  # whether or not it is used
+    stems: dict[str, str] = field(
+        default_factory=dict
+    )  # of nodes that need each other on all ranks
 
     def placeholder(self, name: str, shape: Sequence[int], dtype: str) -> None:
         """An input."""
-        self._add(name, "placeholder", name, [], np.zeros(shape, NUMPY[dtype]))
+        self._add(name, "placeholder", name, [], np.zeros(shape, numpy_type(dtype)))
 
     def constant(self, name: str, value: float) -> None:
         """A number whose value is known."""
@@ -43,19 +51,38 @@ class Graph:
 
     def call(self, name: str, target: str, args: Sequence[Any], **kwargs: Any) -> None:
         """An operator; :class:`Invalid` where its operands do not fit."""
+        row = {"name": name, "op": "call_function", "target": target, "args": list(args)}
+        plain = canonical(row | {"kwargs": kwargs})
+        given = {k: resolve(v, self.zeros) for k, v in plain["kwargs"].items()}
         try:
             with np.errstate(all="ignore"):
-                made = OPS[name_of({"target": target})](*resolve(list(args), self.zeros), **kwargs)
+                made, written = compute(target, resolve(plain["args"], self.zeros), given)
         except (ValueError, IndexError, AssertionError) as error:
             raise Invalid(str(error)) from error
-        if isinstance(made, (tuple, list)):
-            row = {"name": name, "op": "call_function", "target": target, "args": list(args)}
+        for array in written:
+            self._wrote(name, array)
+        if made is None or isinstance(made, (tuple, list)):
+            made = made or []
             self.nodes.append(row | {"kwargs": kwargs})
-            self.zeros[name] = [np.zeros_like(a) for a in made]
+            self.zeros[name] = [blank(a) for a in made]
             return
         if made.size > LARGEST:
             raise Invalid("too large")
-        self._add(name, "call_function", target, list(args), np.zeros_like(made), kwargs)
+        self._add(name, "call_function", target, list(args), made, kwargs)
+
+    def _wrote(self, name: str, array: Array) -> None:
+        blank(array)
+        self.written.append(array)
+        self.writes.setdefault(name, []).append(array)
+        self.kept.add(name)
+
+    def waits(self, name: str, of: str) -> None:
+        """A node waits for another one: this is when the result is there."""
+        self.writes.setdefault(name, []).append(self.zeros[name])
+        made = next(n for n in self.nodes if n["name"] == of)
+        while "getitem" in made["target"]:
+            made = next(n for n in self.nodes if n["name"] == made["args"][0]["node"])
+        self.flying[name] = references(made["args"])
 
     def item(self, name: str, of: Ref, place: int) -> None:
         """One of several results."""
@@ -63,34 +90,75 @@ class Graph:
         target = "<built-in function getitem>"
         self._add(name, "call_function", target, args, self.zeros[of["node"]][place])
 
-    def collective(self, name: str, target: str, args: list[Any], shape: Sequence[int]) -> None:
-        """A collective with a result of this shape."""
+    def collective(
+        self,
+        name: str,
+        target: str,
+        args: list[Any],
+        shape: Sequence[int],
+        into: str = "",
+        out: bool = False,
+        many: int = 0,
+    ) -> None:
+        """A collective with a result of this shape, or so many of them, or in the memory of a node."""
+        full = f"_c10d_functional.{target}"
+        if into:
+            kwargs = {"out": ref(into)} if out else {}
+            self._add(name, "call_function", full, args, self.zeros[into], kwargs)
+            self._wrote(name, self.zeros[into])
+            return
+        if many:
+            row = {"name": name, "op": "call_function", "target": full, "args": args}
+            self.nodes.append(row | {"kwargs": {}})
+            dtype = self.zeros[args[0][0]["node"]].dtype
+            self.zeros[name] = [np.zeros(shape, dtype) for _ in range(many)]
+            return
         dtype = self.zeros[args[0]["node"]].dtype
-        self._add(name, "call_function", f"_c10d_functional.{target}", args, np.zeros(shape, dtype))
+        self._add(name, "call_function", full, args, np.zeros(shape, dtype))
+
+    def transfer(self, name: str, target: str, args: list[Any], of: str, into: str) -> None:
+        """A message of the form of a node, received into the memory of a node."""
+        full = f"_c10d_functional.{target}"
+        self._add(name, "call_function", full, args, self.zeros[of])
+        if into:
+            self._wrote(name, self.zeros[into])
+
+    def batch(self, name: str, args: list[Any], into: Sequence[str]) -> None:
+        """Several messages at once."""
+        target = "_c10d_functional.batch_p2p_ops.default"
+        row = {"name": name, "op": "call_function", "target": target, "args": args, "kwargs": {}}
+        self.nodes.append(row)
+        self.zeros[name] = [self.zeros[x["node"]] for x in args[3]]
+        for one in into:
+            self._wrote(name, self.zeros[one])
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a node."""
         found: tuple[int, ...] = self.zeros[name].shape
         return found
 
+    def dtype(self, name: str) -> str:
+        """The type of a node."""
+        return torch_name(self.zeros[name])
+
     def _add(
         self, name: str, op: str, target: str, args: list[Any], value: Any, kwargs: Any = None
     ) -> None:
-        dtype = DTYPES[value.dtype.kind]
-        value = np.ones_like(value) if dtype == "bool" else value
-        self.zeros[name] = value
+        self.zeros[name] = value = blank(value)
         row = {"name": name, "op": op, "target": target, "args": args, "kwargs": kwargs or {}}
-        self.nodes.append(row | {"shape": list(value.shape), "dtype": dtype})
+        self.nodes.append(row | {"shape": list(value.shape), "dtype": torch_name(value)})
 
     def drop_after(self, count: int) -> None:
         """Forgets all nodes but the first ``count``."""
         for node in self.nodes[count:]:
             del self.zeros[node["name"]]
+            self.kept.discard(node["name"])
+            self.writes.pop(node["name"], None)
         del self.nodes[count:]
 
     def used(self, returns: Iterable[str]) -> set[str]:
         """The nodes that some nodes are computed from, these included."""
-        found = {*returns}
+        found = {*returns, *self.kept}
         for node in reversed(self.nodes):
             if node["name"] in found:
                 found.update(references([node["args"], node["kwargs"]]))
@@ -104,6 +172,13 @@ class Graph:
         return {"format": "fx-graph", "version": 1, "nodes": [*kept, end]}
 
 
+def blank(array: Array) -> Array:
+    """Zeros (of a mask: ones) in place of what is there; memory that is shared stays shared."""
+    array = array if array.flags.writeable else array.copy()
+    array[...] = array.dtype == bool
+    return array
+
+
 def documents(graphs: Sequence[Graph], returns: Sequence[Sequence[str]]) -> list[Json]:
     """The graphs of all ranks: a collective that one rank uses is there on every rank."""
     needed: set[str] = set()
@@ -111,14 +186,17 @@ def documents(graphs: Sequence[Graph], returns: Sequence[Sequence[str]]) -> list
         used = [g.used([*names, *needed]) for g, names in zip(graphs, returns, strict=True)]
         nodes = [n for g in graphs for n in g.nodes if str(n["target"]).startswith("_c10d")]
         more = {n["name"] for n in nodes if any(n["name"] in found for found in used)}
+        rows = list(zip(graphs, used, strict=True))
+        stems = {g.stems[n] for g, found in rows for n in found if n in g.stems}
+        more |= {n for g in graphs for n, stem in g.stems.items() if stem in stems}
         if more <= needed:
-            rows = zip(graphs, returns, used, strict=True)
-            return [g.document(names, found) for g, names, found in rows]
+            ready = zip(graphs, returns, used, strict=True)
+            return [g.document(names, found) for g, names, found in ready]
         needed |= more
 
 
 # ---- the mesh ------------------------------------------------------------------------------------------
-Place = tuple[Any, ...]  # ("R",), ("S", dim, sizes, outer), ("P", kind)
+Place = tuple[Any, ...]  # ("R",), ("S", dim, sizes, outer), ("P", kind), ("L", the only coordinate)
 Layout = tuple[Place, ...]  # one place per axis of the mesh
 WHOLE: Place = ("R",)
 PARTIAL: Place = ("P", "sum")
@@ -140,6 +218,17 @@ class Mesh:
     def at(self, rank: int) -> tuple[int, ...]:
         """The coordinates of a rank."""
         return tuple(int(i) for i in np.unravel_index(rank, self.shape))
+
+    def lives(self, rank: int, layout: Layout) -> bool:
+        """Does a rank have a tensor of this layout?"""
+        pairs = zip(self.at(rank), layout, strict=True)
+        return all(place[0] != "L" or place[1] == at for at, place in pairs)
+
+    def line(self, rank: int, axis: int) -> dict[int, int]:
+        """The ranks that differ from one along an axis only, by their coordinate."""
+        own = self.at(rank)
+        places = ((*own[:axis], i, *own[axis + 1 :]) for i in range(self.shape[axis]))
+        return {p[axis]: int(np.ravel_multi_index(p, self.shape)) for p in places}
 
     def groups(self) -> Json:
         """All groups: the ranks that differ in one coordinate only, by the name of that axis."""
@@ -194,6 +283,7 @@ class Site:
     rank: int  # -1: the sequential graph
     coordinates: tuple[int, ...]
     count: int
+    axes: Mapping[str, int] = field(default_factory=dict)  # along which a letter is cut
 
     def __getitem__(self, place: int) -> Ref:
         return self.operands[place]
@@ -219,8 +309,11 @@ class Site:
     def call(self, target: str, *args: Any, **kwargs: Any) -> Ref:
         """An operator of aten; without an overload the default one."""
         made = self.name(target.split(".")[0].strip("_"))
+        if target == "view" and not viewable(self.graph.zeros[args[0]["node"]], args[1]):
+            target = "reshape"  # what lies in another order in memory has no such view
         full = target if "." in target else f"{target}.default"
-        self.graph.call(made, f"aten.{full}", list(args), **kwargs)
+        space = "" if full.startswith("prims.") else "aten."
+        self.graph.call(made, space + full, list(args), **kwargs)
         return ref(made)
 
     def item(self, of: Ref, place: int) -> Ref:

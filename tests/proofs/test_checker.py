@@ -13,6 +13,7 @@ import pytest
 
 import gg_datalog.proofs.checker as module
 from gg_datalog.engine.parser import parse_program
+from gg_datalog.proofs import places
 from gg_datalog.proofs.checker import ONE, RULES, Block, Checker, Refused, Statement, normal
 
 from .conftest import ROOT, Proved
@@ -21,15 +22,16 @@ SOURCE = Path(module.__file__).read_text(encoding="utf-8")
 
 
 def test_it_is_short_and_uses_the_standard_library_only() -> None:
-    assert len(SOURCE.splitlines()) <= 500
+    sources = [SOURCE, Path(places.__file__).read_text(encoding="utf-8")]
+    assert sum(len(source.splitlines()) for source in sources) <= 660
     imported = set()
-    for node in ast.walk(ast.parse(SOURCE)):
+    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
         if isinstance(node, ast.Import):
             imported |= {name.name for name in node.names}
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0
             imported.add(node.module or "")
-    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+    assert imported - {places.__name__} <= {*sys.stdlib_module_names, "collections.abc"}
 
 
 def test_its_table_has_the_rules_of_the_program() -> None:
@@ -207,6 +209,7 @@ def test_only_sums_are_added_up_later(kind: str) -> None:
         wanted=[(0, "t", "1")],
         returned=[(0, 0, "a", "1"), (0, 1, "b", "1")],
         may_be_partial=[(0,)],
+        layout_allowed=[(0,)],
     )
     shares = {"0": [part("a", kind, 0)], "1": [part("b", kind, 3)]}
     if kind == "sum":

@@ -61,7 +61,84 @@ def test_a_certificate_of_other_facts_ends_with_1(
     cli("certificate", block.result, "-o", proof)
     found = cli("check", proof, gpt.facts)
     assert (found.status, found.out) == (1, "")
+    assert "does not hold: it is about other facts" in found.err
+
+
+def test_steps_of_other_facts_are_looked_through(
+    cli: Cli, block: Proved, gpt: Proved, tmp_path: Path
+) -> None:
+    """Whatever hash a certificate names: what it proves is proved of these facts."""
+    proof = tmp_path / "proof.json"
+    document = {**block.document, "facts": gpt.document["facts"]}
+    proof.write_text(json.dumps(document), encoding="utf-8")
+    found = cli("check", proof, gpt.facts)
+    assert (found.status, found.out) == (1, "")
     assert "does not hold: step " in found.err
+
+
+def _pair(folder: Path, kept: bool) -> Path:
+    """Facts with two outputs, of which one is mapped, and perhaps the other one."""
+    node = {"op": "placeholder", "dtype": "float32"}
+    seq = [{"name": name, "target": name, "shape": [4], **node} for name in ("a", "b")]
+    end = {"name": "output", "op": "output", "args": [[{"node": "a"}, {"node": "b"}]]}
+    folder.mkdir()
+    (folder / "seq.json").write_text(json.dumps({"nodes": [*seq, end]}))
+    for rank in (0, 1):
+        (folder / f"dist.r{rank}.json").write_text(json.dumps({"nodes": [*seq, end]}))
+    rows = [{"seq": "a", "rank": rank, "dist": "a"} for rank in (0, 1)]
+    rows += [{"seq": "b", "rank": rank, "dist": "b"} for rank in range(1 + kept)]
+    (folder / "relations.json").write_text(json.dumps(rows))
+    return folder
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_only_all_outputs_are_enough(cli: Cli, tmp_path: Path, kept: bool) -> None:
+    facts, proof = run(_pair(tmp_path / "case", kept), tmp_path / "facts"), tmp_path / "proof.json"
+    assert cli("certificate", facts / "result", "-o", proof).status == 0
+    found = cli("check", proof, facts)
+    assert found.status == (0 if kept else 1)
+    told = (
+        "2 of 2 outputs are proved: a, b" if kept else "1 of 2 outputs are proved: a; not proved: b"
+    )
+    assert found.out == f"{len(json.loads(proof.read_text())['steps'])} steps hold; {told}\n"
+    document = json.loads(proof.read_text())
+    document["outputs"] = document["outputs"][:1]
+    used = {number for share in document["outputs"][0]["shares"].values() for number in share}
+    document["steps"] = [step for step in document["steps"] if step["step"] in used]
+    proof.write_text(json.dumps(document))
+    assert cli("check", proof, facts).status == 1
+
+
+def test_collectives_that_do_not_line_up_are_not_proved(cli: Cli, tmp_path: Path) -> None:
+    """The run says that it does not refine; its certificate may say nothing else."""
+    case = shutil.copytree(ROOT / "examples" / "tp_block" / "case", tmp_path / "case")
+    graph = json.loads((case / "dist.r1.json").read_text())
+    place = next(i for i, n in enumerate(graph["nodes"]) if "all_reduce" in str(n.get("target")))
+    again = {**graph["nodes"][place], "name": "once_more"}
+    graph["nodes"].insert(place, again)
+    (case / "dist.r1.json").write_text(json.dumps(graph))
+    facts, proof = run(case, tmp_path / "facts"), tmp_path / "proof.json"
+    report = json.loads((facts / "result" / "report.json").read_text())
+    assert report["verdict"] == "does-not-refine"
+    if cli("certificate", facts / "result", "-o", proof).status == 0:
+        found = cli("check", proof, facts)
+        assert found.status == 1 and "do not line up" in found.out
+
+
+def test_a_certificate_names_the_facts(cli: Cli, block: Proved, tmp_path: Path) -> None:
+    manifest = json.loads((block.facts / "manifest.json").read_text())
+    assert block.document["facts"] == manifest["hash"]
+    proof = tmp_path / "proof.json"
+    document = {k: v for k, v in block.document.items() if k != "facts"}
+    proof.write_text(json.dumps(document))
+    found = cli("check", proof, block.facts)
+    assert found.status == 2 and "does not say which facts" in found.err
+    result = shutil.copytree(block.result, tmp_path / "result")
+    manifest = json.loads((result / "manifest.json").read_text())
+    del manifest["hash"]
+    (result / "manifest.json").write_text(json.dumps(manifest))
+    found = cli("certificate", result, "-o", tmp_path / "other.json")
+    assert found.status == 2 and "of which facts" in found.err
 
 
 @pytest.mark.parametrize(

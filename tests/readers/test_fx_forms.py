@@ -232,7 +232,7 @@ MADE = "    def __init__(self):\n        super().__init__()\n        self.regist
 
 def constant(code: str, tmp_path: Path, text: str = HEAD + PUT) -> dict[str, Any]:
     comment = f"        # File: a.py:1 in f, code: {code}\n" if code else ""
-    return nodes(text.replace(PUT, comment + PUT), tmp_path)[2]
+    return nodes(text.replace("        c = self", f"{comment}        c = self"), tmp_path)[2]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,16 @@ def constant(code: str, tmp_path: Path, text: str = HEAD + PUT) -> dict[str, Any
         ("out[mask, :] = 0.0", 0.0),
         ("self.out[mask] = -1  # why", -1),
         ("return F.apply(x, mask)", 0),
-        ("", 0),
+        ("y = F.apply(x,", 0),
+        ("", None),
+        ("out[mask] = 1  # not out[mask] = 0", 1),
+        ("out[mask] = other[mask] = 3", 3),
+        ("if mask.any(): out[mask] = 5", None),
+        ("out[mask] = 5; F.apply(x)", None),
+        ("(out, self.k)[0][mask] = 5", 5),
+        ("out.index_put_((mask,), torch.tensor(5.0))", None),
+        ("out[mask] = F.apply(x)", None),
+        ("out[mask] = (", None),
         ("out[mask] = float('-inf')", None),
         ("out[mask] = self.fill", None),
     ],
@@ -249,6 +258,29 @@ def constant(code: str, tmp_path: Path, text: str = HEAD + PUT) -> dict[str, Any
 def test_the_value_of_a_constant_put_at_a_mask(code: str, value: Any, tmp_path: Path) -> None:
     row = constant(code, tmp_path)
     assert row.get("value") == value and row["shape"] == [] and row["dtype"] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("code", "dtype", "value"),
+    [
+        ("0.5", "i64", 0),
+        ("-2.7", "i64", -2),
+        ("-1", "u8", 255),
+        ("300", "i8", None),
+        ("0.5", "b8", True),
+        ("0.5", "f16", 0.5),
+    ],
+)
+def test_a_constant_holds_what_its_type_does(
+    code: str, dtype: str, value: Any, tmp_path: Path
+) -> None:
+    """As torch keeps it: `torch.zeros(4, dtype=torch.uint8)[mask] = -1` puts 255."""
+    put = PUT.replace('lift: "f32[]"', f'lift: "{dtype}[]"')
+    found = constant(f"out[mask] = {code}", tmp_path, HEAD + put).get("value")
+    assert (found, type(found)) == (value, type(value))
+    made = MADE.replace("torch.tensor(2.5)", f"torch.tensor({code})")
+    text = (HEAD + put).replace("    def forward", made + "    def forward")
+    assert constant("", tmp_path, text).get("value") == value
 
 
 def test_the_text_may_give_the_value(tmp_path: Path) -> None:

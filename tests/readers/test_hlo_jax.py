@@ -21,8 +21,8 @@ HERE = Path(__file__).resolve().parent
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
+from executed import inputs, no_masks, returned  # noqa: E402
 from reading import judged  # noqa: E402
-from running import inputs, no_masks, returned  # noqa: E402
 
 from gg_datalog.extract.table import load_table  # noqa: E402
 from gg_datalog.readers.hlo import program  # noqa: E402

@@ -17,8 +17,8 @@ HERE = Path(__file__).resolve().parent
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
+from executed import run_dist, run_seq  # noqa: E402
 from reading import documents, program  # noqa: E402
-from running import run_dist, run_seq  # noqa: E402
 
 X = torch.arange(24, dtype=torch.float64).reshape(4, 6)
 IDS = torch.tensor([[5], [-2], [1]])

@@ -14,7 +14,10 @@ import torch
 
 from build import call, graph, placeholder, returns
 from gg_datalog.extract.table import load_table
-from gg_datalog.replay.execute import Mismatch, NotExecuted, OutOfRange, run_ranks
+from gg_datalog.replay.calls import NotExecuted
+from gg_datalog.replay.collectives import Mismatch
+from gg_datalog.replay.execute import run_ranks
+from gg_datalog.replay.program import OutOfRange
 
 C10D = "_c10d_functional."
 TABLE = load_table()
@@ -305,7 +308,8 @@ def test_views_by_whatever_name() -> None:
 
 def test_a_cast_cuts_numbers_off() -> None:
     x = torch.tensor([1.9, -1.9], dtype=torch.float64)
-    same(compute("prims.convert_element_type.default", ["%x"], [2], x, dtype="int32"), [1, -1])
+    args = ["%x", {"dtype": "torch.int32"}]
+    same(compute("prims.convert_element_type.default", args, [2], x, dtype="int32"), [1, -1])
 
 
 def test_an_unknown_kernel_with_several_results() -> None:

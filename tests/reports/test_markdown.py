@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from gg_datalog.report import Assumption, Finding, Report
 from gg_datalog.reporting import render
 from gg_datalog.reporting.markdown import code, inline, row
-from gg_datalog.reporting.printable import visible
+from gg_datalog.visible import visible
 
 from .conftest import Cli
 from .samples import BROKEN, CAUSE, REFINES, report, reports, text

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 
 from gg_datalog.human import as_text
 from gg_datalog.report import Report
-from gg_datalog.reporting.printable import printable, visible
+from gg_datalog.reporting.printable import printable
 from gg_datalog.reporting.wording import details
+from gg_datalog.visible import visible
 
 from .samples import BROKEN, CAUSE, reports
 

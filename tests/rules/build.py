@@ -37,6 +37,8 @@ class Case:
     is sharded in rank order; ``relate`` gives rows of its own for a name. ``maps`` are the names of
     the sequential outputs to be mapped (all of them by default). ``xfail`` says what is wrong with
     the rules today. Every ``group`` name stands for disjoint groups of ranks, in member order.
+    ``anywhere`` allows outputs in any order. ``state`` names the outputs that are new values of inputs, and ``lost`` those of them that do not
+    come back as they were given.
     """
 
     name: str
@@ -52,6 +54,9 @@ class Case:
     mismatch: bool = False
     error: str = ""
     xfail: str = ""
+    state: Mapping[str, str] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+    anywhere: bool = False
 
     def miss(self, name: str, old: str, new: str, side: str = "dist", **changes: Any) -> Case:
         """A sibling that differs in one place only, and of which nothing may be mapped."""
@@ -71,6 +76,7 @@ class Outcome:
 
     outputs: list[str] = field(default_factory=list)
     mapped: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
     holds: list[Row] = field(default_factory=list)
     returned: list[Row] = field(default_factory=list)
     mismatches: list[Row] = field(default_factory=list)
@@ -117,9 +123,17 @@ def write(case: Case, folder: Path) -> None:
             "dist": {str(r): d.returned[i] for r, d in enumerate(dist)},
             "partial": case.partial,
         }
+        | _state(case, s)
+        | ({"placement": "any"} if case.anywhere else {})
         for i, s in enumerate(seq.returned)
     ]
     _dump(folder / "outputs.json", _renamed(outputs, case.names))
+
+
+def _state(case: Case, output: str) -> Row:
+    name = case.state.get(output)
+    ranks = {str(rank): name for rank in range(case.ranks)}
+    return {} if name is None else {"state": {"seq": name, "dist": ranks}}
 
 
 def _relations(case: Case, seq: Program, dist: Sequence[Program]) -> list[Row]:
@@ -211,7 +225,7 @@ def batch(cases: Sequence[Case], engine: str = "clingo") -> list[Outcome]:
             merged[relation.name] += [_apart(relation.name, r, number) for r in rows]
     facts = {r.name: _table(r.name, merged[r.name], tables_schema(r.name)) for r in RULE_RELATIONS}
     derived = select_engine(engine).run(MAIN, facts).relations
-    for name in ("holds", "returned_holds", "output_mapped"):
+    for name in ("holds", "returned_holds", "output_mapped", "output_misplaced", "state_lost"):
         for r in derived[name].to_pylist():
             _put(found, names, name, r)
     return found
@@ -234,7 +248,7 @@ def _apart(relation: str, values: Row, number: int) -> Row:
     for (key, value), kind in zip(values.items(), types, strict=True):
         if kind in IDS:
             out[key] = f"c{number}!{value}"
-        elif key == "wants" or (key == "row" and relation.startswith("related_")):
+        elif key in ("wants", "mesh") or (key == "row" and relation.startswith("related_")):
             out[key] = number * NUMBERS + value
         else:
             out[key] = value
@@ -250,6 +264,10 @@ def _put(found: list[Outcome], names: Mapping[int, str], relation: str, values: 
     number, name = values["wants"] // NUMBERS, names[values["wants"]]
     if relation == "output_mapped":
         found[number].mapped.add(name)
+    elif relation == "output_misplaced":
+        found[number].mapped.discard(name)
+    elif relation == "state_lost":
+        found[number].lost.add(name)
     else:
         found[number].returned.append(values | {"wants": name})
 
@@ -281,3 +299,4 @@ def check(case: Case, out: Outcome) -> None:
         f"REFUSED: {less} not mapped: {out.returned} {out.unsupported} {out.mismatches}"
     )
     assert bool(out.mismatches) == case.mismatch, out.mismatches
+    assert out.lost == set(case.lost), f"not as it was given: {out.lost}"

@@ -25,7 +25,8 @@ from typing import Any
 
 Json = dict[str, Any]
 DTYPES = {
-    "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "b": "bool", "c64": "complex64",
+    "f32": "float32", "f16": "float16", "f64": "float64", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
+    "i16": "int16", "i8": "int8", "u8": "uint8", "b": "bool", "c64": "complex64",
 }  # fmt: skip
 NAMESPACES = ("_C", "apex", "hlo", "my", "prims", "tg", "vllm")
 COLLECTIVES = (

@@ -224,8 +224,8 @@ HELD = (
     ),
     Case(
         "a2a kw splits",
-        "x: f32[4]\ny: f32[4] = clone(x)\nreturn y",
-        'x: f32[4]\na: f32[4] = all_to_all_single(x,output_split_sizes=([1,3] if rank==0 else [3,1]),input_split_sizes=([1,3] if rank==0 else [3,1]),group_name="g")\ny: f32[4] = all_to_all_single(a,"g")\nreturn y',
+        "x: f32[4]\ny: f32[4] = cumsum(x,0)\nreturn y",
+        'x: f32[4]\na: f32[4] = all_to_all_single(x,output_split_sizes=([1,3] if rank==0 else [3,1]),input_split_sizes=([1,3] if rank==0 else [3,1]),group_name="g")\nb: f32[4] = all_to_all_single(a,[],[],"g")\ny: f32[4] = cumsum(b,0)\nreturn y',
         maps=(),
         relate={"x": [row(r, "x") for r in range(2)]},
     ),
@@ -255,8 +255,8 @@ HELD = (
     ),
     Case(
         "vllm gather kw",
-        "x: f32[4,4]\nreturn relu(x)",
-        'x: f32[2,4]\na = vllm.all_gather(x,dim=1,world_size=2,group_name="g")\ny=relu(a)\nreturn y',
+        "x: f32[4,4]\nreturn cumsum(x,0)",
+        'x: f32[2,4]\na = vllm.all_gather(x,dim=1,world_size=2,group_name="g")\ny=cumsum(a,0)\nreturn y',
         maps=(),
     ),
     Case(

@@ -83,7 +83,7 @@ CHUNKS = [
         "chunks in another order",
         "x: f32[4, 8]\ny = cat([slice(x, 1, 0, 4), slice(x, 1, 4, 8)], 0)\nreturn y",
         "x: f32[4, 8]\ny = cat([slice(x, 1, 4, 8), slice(x, 1, 0, 4)], 0)\nreturn y",
-        maps=("y",),
+        maps=(),
     ),
     Case(
         "chunks put together and viewed",
@@ -232,7 +232,7 @@ ATTENTION = [
     ),
     BIASED,
     BIASED.miss("another bias", "attn_bias=m,", "attn_bias=mul.Scalar(m, 2.0),"),
-    BIASED.miss("two masks", "attn_bias=m,", "attn_bias=m, attn_mask=m,"),
+    BIASED.miss("two masks", "attn_bias=m,", "attn_bias=m, attn_mask=m,", error="no argument `attn_mask`"),
     SDPA.miss("no scale at all", "0.0, True)", "0.0, True, scale=0.0)"),
     OWN_MASK.but("the masks of other items", relate=FIRST_MASKS),
     *(

@@ -150,7 +150,9 @@ TABLE = [
 def test_the_first_finding(code: str, wrong: Case, tmp_path: Path) -> None:
     write(wrong, tmp_path)
     result = verify(tmp_path, engine="clingo", repairs=False)
-    assert not result.refines
+    if result.verdict == "inconclusive":  # what is found is no proof of a mistake: numbers are
+        result = verify(tmp_path, engine="clingo", repairs=False, confirm=60)
+    assert result.verdict == "does-not-refine", str(result)
     first = result.findings[0]
     assert first.code == code, str(result)
     assert first.outputs and first.fingerprint and first.dist

@@ -77,7 +77,8 @@ COLLECTIVES = (
         dist='x: f32[4, 3]\nw: f32[6, 5]\ng = vllm.all_gather(x, 0, 2, "g")\ny = mm(view(g, [4, 6]), w)\nreturn y',
     ),
     SCATTER,
-    SCATTER.but("members exchanged", maps=None, groups={"g": [[1, 0]]}),
+    SCATTER.but("members exchanged", groups={"g": [[1, 0]]}),
+    SCATTER.but("members exchanged, allowed", maps=None, groups={"g": [[1, 0]]}, anywhere=True),
     SCATTER.miss("then the wrong neighbour", "return y", 'z = broadcast(y, 0, "g")\nreturn z'),
     SCATTER.miss(
         "gathered again", "return y", 'z = all_gather_into_tensor(y, 2, "g")\nreturn z', maps=None

@@ -334,7 +334,6 @@ OTHERS = (
         "maximum, swapped",
         SWAPPED.format(n=8, ab="x, z"),
         SWAPPED.format(n=4, ab="z, x"),
-        xfail="refused: elementwise operators of the table are not swapped",
     ),
     Case(
         "subtraction, swapped",

@@ -89,7 +89,7 @@ OUTPUTS = (
         "z = slice(y, 0, 5 * rank, 5 * rank + 4 - rank)\nreturn z",
     ),
     REPLICA.miss("all and more", "return y", "z = cat([y, exp(x)], 0)\nreturn z"),
-    REPLICA.miss("all of it twice", "return y", "z = cat([y, y], 0)\nreturn z", maps=None),
+    REPLICA.miss("all of it twice", "return y", "z = cat([y, y], 0)\nreturn z"),
     REPLICA.miss(
         "memory beside it", "return y", "e: f32[2, 6] = empty([2, 6])\nz = cat([y, e], 0)\nreturn z"
     ),
@@ -117,7 +117,7 @@ OUTPUTS = (
         "return y",
         "z = slice(y, 0, 0, 4) if rank == 0 else slice(y, 1, 0, 3)\nreturn z",
     ),
-    REPLICA.miss("transposed", "return y", "z = t(y)\nreturn z", maps=None),
+    REPLICA.miss("transposed", "return y", "z = t(y)\nreturn z"),
     PART,
     PART.but("allowed", maps=None, partial=True),
     PART.but(

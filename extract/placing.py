@@ -1,0 +1,150 @@
+"""In what order elements come back: facts about results as they are returned."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from math import prod
+
+from gg_datalog.extract.case import Case
+from gg_datalog.extract.context import Context
+from gg_datalog.extract.emit import Emitter
+from gg_datalog.extract.graph import Graph
+from gg_datalog.extract.relations import Row
+from gg_datalog.extract.view import View
+
+Axis = list[list[int]]  # ranks by their number along it
+
+
+def write_placing(
+    out: Emitter,
+    wanted: Mapping[int, View],
+    returned: Mapping[int, Mapping[int, View]],
+    rows: Sequence[Row],
+    case: Case,
+) -> None:
+    """Rows about all outputs of a case: ``wanted`` the sequential results by number, ``returned``
+    those of the ranks; ``rows`` the input relations."""
+    world, periods = max(case.dist) + 1, _periods(case.seq)
+    meshes: dict[tuple[int, ...], int] = {}
+    ways = sorted(_declared(rows))
+    for number, view in wanted.items():
+        out.add("wanted_shaped", number, out.view_shape(view, view.shape))
+        for rank, mine in returned[number].items():
+            for order in _orders(view, mine, rank, rows):
+                seen = mine.permuted(order)
+                out.add("returned_shaped", number, rank, out.view_shape(seen, seen.shape))
+        ranks = tuple(returned[number])
+        mesh = meshes.setdefault(ranks, len(meshes))
+        out.add("returned_by", number, mesh)
+        for place, size in enumerate(view.shape):
+            for period in sorted(periods[size]):
+                out.add("period_of", number, place, period)
+            for way, (extent, pieces) in enumerate(ways):
+                for rank, *cut in pieces if extent == size else ():
+                    out.add("declared_cut", number, rank, place, way, *cut)
+    for ranks, mesh in meshes.items():
+        _mesh(out, mesh, ranks, world)
+    for number, row in enumerate(case.outputs):
+        if row.any_layout:
+            out.add("layout_allowed", number)
+
+
+def write_state(
+    out: Emitter,
+    wanted: Mapping[int, View],
+    returned: Mapping[int, Mapping[int, View]],
+    case: Case,
+    seq: Context,
+    dist: Mapping[int, Context],
+) -> None:
+    """Rows about outputs that are new values of state, of the form that sequentially was given."""
+    for number, row in enumerate(case.outputs):
+        name, names = row.state or ("", {})
+        ours = seq.source_of(name) if names else None
+        for rank, other in names.items():
+            theirs, mine = dist[rank].source_of(other), returned[number].get(rank)
+            if not isinstance(ours, View) or not isinstance(theirs, View) or mine is None:
+                continue
+            if ours.shape != wanted[number].shape:
+                continue
+            out.add("state_name", number, rank, name, other)
+            if theirs.shape != mine.shape:
+                out.add("state_reshaped", number, rank)
+            else:
+                shapes = [out.view_shape(view, view.shape, results=0) for view in (ours, theirs)]
+                out.add("state_of", number, rank, ours.base.name, theirs.base.name, *shapes)
+
+
+def _orders(wanted: View, returned: View, rank: int, rows: Sequence[Row]) -> list[tuple[int, ...]]:
+    """As it is; or, as an input of that shape is declared to lie on the rank, with dimensions in
+    another order: per sequential dimension the returned one."""
+    found = [tuple(range(len(returned.dims)))]
+    for row in rows:
+        if row.rank == rank and row.permute and len(row.permute) == len(returned.dims):
+            sizes = [hi - lo for lo, hi in row.dist_box]
+            if row.dist_box[0][0] == 0 and tuple(sizes) == returned.shape:
+                order = tuple(row.permute.index(i) for i in range(len(sizes)))
+                found += [order] if order not in found else []
+    return found
+
+
+def _periods(graph: Graph) -> dict[int, set[int]]:
+    """For the products of neighbouring dimensions of any tensor the products of the inner ones."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for shape in {tuple(node.shape or ()) for node in graph.nodes.values()}:
+        if all(isinstance(extent, int) for extent in shape):
+            sizes = [int(extent) for extent in shape]
+            for first, inner, end in combinations(range(len(sizes) + 1), 3):
+                found[prod(sizes[first:end])].add(prod(sizes[inner:end]))
+    return found
+
+
+# ---- axes of the mesh
+def axes(ranks: Sequence[int], world: int) -> list[Axis]:
+    """The ways to number ranks along an axis of a mesh that ``world`` ranks form in row-major
+    order, however many axes it has: by ``rank // stride % size``, all ranks first."""
+    found: list[Axis] = []
+    for size in (n for n in range(world, 1, -1) if world % n == 0):
+        for stride in (n for n in range(1, world // size + 1) if (world // size) % n == 0):
+            by: dict[int, list[int]] = defaultdict(list)
+            for rank in ranks:
+                by[rank // stride % size].append(rank)
+            axis = [by[at] for at in sorted(by)]
+            if len(axis) > 1 and axis not in found:
+                found.append(axis)
+    return found
+
+
+def _mesh(out: Emitter, mesh: int, ranks: Sequence[int], world: int) -> None:
+    for number, axis in enumerate(axes(ranks, world)):
+        out.add("mesh_axis", mesh, number)
+        for first, second in pairwise(axis):
+            out.add("mesh_step", mesh, number, first[0], second[0])
+        for peers in axis:
+            for one, other in pairwise(peers):
+                out.add("mesh_peer", mesh, number, one, other)
+
+
+# ---- what inputs are declared to be
+Pieces = tuple[tuple[int, int, int, int], ...]  # (rank, lo, n, shift)
+
+
+def _declared(rows: Sequence[Row]) -> set[tuple[int, Pieces]]:
+    """(extent, pieces) of the cut dimensions of inputs that do not lie one share after the other,
+    in the order of the ranks: those that do need no declaration."""
+    extents: dict[tuple[str, int], int] = {}
+    cuts: dict[tuple[str, int], set[tuple[int, int, int, int]]] = defaultdict(set)
+    for row in rows:
+        for at, of in enumerate(row.order):
+            (lo, hi), (start, _) = row.seq_box[of], row.dist_box[at]
+            extents[row.seq, of] = max(extents.get((row.seq, of), 0), hi)
+            cuts[row.seq, of].add((row.rank, lo, hi - lo, lo - start))
+    found = set()
+    for key, pieces in cuts.items():
+        shifts = sorted({(rank, shift) for rank, _, _, shift in pieces})
+        one_each = len({rank for rank, _ in shifts}) == len(shifts)
+        if not one_each or any(a[1] > b[1] for a, b in pairwise(shifts)):
+            found.add((extents[key], tuple(sorted(pieces))))
+    return found
