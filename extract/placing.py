@@ -28,11 +28,11 @@ def write_placing(
     those of the ranks; ``rows`` the input relations."""
     world, periods = max(case.dist) + 1, _periods(case.seq)
     meshes: dict[tuple[int, ...], int] = {}
-    ways = sorted(_declared(rows))
+    ways, turned = sorted(_declared(rows)), _turned(rows)
     for number, view in wanted.items():
         out.add("wanted_shaped", number, out.view_shape(view, view.shape))
         for rank, mine in returned[number].items():
-            for order in _orders(view, mine, rank, rows):
+            for order in _orders(mine, turned[rank]):
                 seen = mine.permuted(order)
                 out.add("returned_shaped", number, rank, out.view_shape(seen, seen.shape))
         ranks = tuple(returned[number])
@@ -73,21 +73,31 @@ def write_state(
             if theirs.shape != mine.shape:
                 out.add("state_reshaped", number, rank)
             else:
+                # What is given has no result, so that its shape never has the id of a returned one:
+                # rules that ask for elements of the one cannot be answered by those of the other.
                 shapes = [out.view_shape(view, view.shape, results=0) for view in (ours, theirs)]
                 out.add("state_of", number, rank, ours.base.name, theirs.base.name, *shapes)
 
 
-def _orders(wanted: View, returned: View, rank: int, rows: Sequence[Row]) -> list[tuple[int, ...]]:
-    """As it is; or, as an input of that shape is declared to lie on the rank, with dimensions in
-    another order: per sequential dimension the returned one."""
-    found = [tuple(range(len(returned.dims)))]
+def _turned(rows: Sequence[Row]) -> Mapping[int, Mapping[tuple[int, ...], list[tuple[int, ...]]]]:
+    """By rank and shape the orders of dimensions in which inputs are declared to lie there: per
+    sequential dimension the one of the rank."""
+    found: dict[int, dict[tuple[int, ...], list[tuple[int, ...]]]] = defaultdict(dict)
     for row in rows:
-        if row.rank == rank and row.permute and len(row.permute) == len(returned.dims):
-            sizes = [hi - lo for lo, hi in row.dist_box]
-            if row.dist_box[0][0] == 0 and tuple(sizes) == returned.shape:
-                order = tuple(row.permute.index(i) for i in range(len(sizes)))
-                found += [order] if order not in found else []
+        if row.permute and row.dist_box[0][0] == 0:
+            shape = tuple(hi - lo for lo, hi in row.dist_box)
+            order = tuple(row.permute.index(i) for i in range(len(row.permute)))
+            of = found[row.rank].setdefault(shape, [])
+            of += [order] if order not in of else []
     return found
+
+
+def _orders(
+    returned: View, turned: Mapping[tuple[int, ...], Sequence[tuple[int, ...]]]
+) -> list[tuple[int, ...]]:
+    """As it is; or as inputs of that shape lie."""
+    asis = tuple(range(len(returned.dims)))
+    return [asis, *(order for order in turned.get(returned.shape, ()) if order != asis)]
 
 
 def _periods(graph: Graph) -> dict[int, set[int]]:

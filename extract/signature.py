@@ -179,13 +179,13 @@ def read(line: str) -> Signature:
     target = name.replace("::", ".")
     target = target if target.count(".") > 1 else f"{target}.default"
     parameters, keyword = [], False
-    for part in _split(inside):
+    for part in at_commas(inside):
         if part == "*":
             keyword = True
             continue
         parameters.append(_parameter(part, keyword))
     given = results.strip().removeprefix("->").strip()
-    listed = _split(_closed(given[1:])[0]) if given.startswith("(") else [given]
+    listed = at_commas(_closed(given[1:])[0]) if given.startswith("(") else [given]
     shared = tuple(_marks(r)[0] for r in listed if r)
     return Signature(target, tuple(parameters), shared, COMPOSITE in marks, RANDOM in marks)
 
@@ -200,8 +200,8 @@ def _closed(text: str) -> tuple[str, str, str]:
     raise ValueError(f"a bracket is not closed: {text}")
 
 
-def _split(text: str) -> list[str]:
-    """Parts between commas that are in no bracket."""
+def at_commas(text: str) -> list[str]:
+    """Parts between commas that are in no bracket, as arguments are written."""
     parts, depth, start = [], 0, 0
     for i, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")
@@ -235,7 +235,7 @@ def _default(text: str, kind: str) -> Any:
     if text in words:
         return words[text]
     if text.startswith("["):
-        return tuple(_default(part, kind) for part in _split(_closed(text[1:])[0]))
+        return tuple(_default(part, kind) for part in at_commas(_closed(text[1:])[0]))
     if text.startswith(("'", '"')):
         return text[1:-1]
     if not NUMBER.fullmatch(text):

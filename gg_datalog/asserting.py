@@ -91,20 +91,16 @@ def assert_refines(
     """
     __tracebackhide__ = True
     from gg_datalog.running import Options
-    from gg_datalog.settings.baseline_file import load_baseline
-    from gg_datalog.settings.policy import Policy
 
-    policy = Policy(baseline=None if baseline is None else load_baseline(Path(baseline)))
-    tables = [Path(path) for path in operators]
-    options = Options(
-        engine,
-        timeout,
-        allow_partial,
-        tables,
-        policy,
+    options = Options.given(
+        operators=operators,
+        baseline=baseline,
+        engine=engine,
+        timeout=timeout,
+        partial=allow_partial,
+        layouts=allow_layout,
         repairs=repairs,
         confirm=confirm,
-        layouts=allow_layout,
     )
     return hold(pair, options, inconclusive)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gg_datalog.diagnosis.causes import diagnose, finding
@@ -61,7 +62,7 @@ def _misplaced(output: OutputRow, relation: str, dist: Sequence[str], unknown: b
     text = f"{names}, returned for `{output.seq}`, is not `{output.seq}` in place"
     if unknown:
         text = f"in what order {names} holds the elements of `{output.seq}` is not shown"
-    return finding(
+    found = finding(
         Kind.MISPLACED,
         f"{text}: {output.seq} = {relation}",
         seq=output.seq,
@@ -71,6 +72,7 @@ def _misplaced(output: OutputRow, relation: str, dist: Sequence[str], unknown: b
         found=relation,
         outputs=(output.seq,),
     )
+    return replace(found, certain=found.certain and not unknown)
 
 
 def _moved_state(
@@ -110,13 +112,14 @@ def state_kept(database: duckdb.DuckDBPyConnection) -> int:
 
 
 _STATE_LOST = """
-    SELECT l.wants, i.seq, list_distinct(list('r' || l.rank || '.' || n.dist ORDER BY l.rank)),
-           list('r' || l.rank || '.' || i.dist || ' = ' || i.seq || '[' || i.seq_box || ']'
+    SELECT l.wants, s.seq, list_distinct(list('r' || l.rank || '.' || n.dist ORDER BY l.rank)),
+           list('r' || l.rank || '.' || s.dist ||
+                coalesce(' = ' || s.seq || '[' || i.seq_box || ']', ', related to nothing')
                 ORDER BY l.rank, i.row)
     FROM state_lost l JOIN returned_name n USING (wants, rank)
     JOIN state_name s USING (wants, rank)
-    JOIN input_row i ON i.rank = l.rank AND i.dist = s.dist AND i.seq = s.seq
-    GROUP BY l.wants, i.seq ORDER BY l.wants"""
+    LEFT JOIN input_row i ON i.rank = l.rank AND i.dist = s.dist AND i.seq = s.seq
+    GROUP BY l.wants, s.seq ORDER BY l.wants"""
 
 
 def out_of_order(

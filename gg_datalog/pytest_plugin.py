@@ -112,28 +112,18 @@ def _configuration(config: pytest.Config) -> Configuration:
 
 def _options(configuration: Configuration, given: dict[str, Any]) -> Options:
     from gg_datalog.running import Options
-    from gg_datalog.settings.baseline_file import load_baseline
-    from gg_datalog.settings.policy import Policy
+    from gg_datalog.settings.defaults import PARAMETERS
 
-    known = ("engine", "timeout", "operators", "allow_partial", "allow_layout", "baseline",
+    known = ("engine", "timeout", "operators", "allow-partial", "allow-layout", "baseline",
              "repairs", "confirm")  # fmt: skip
-    if unknown := given.keys() - set(known):
-        raise TypeError(f"gg_verify has no option {min(unknown)!r} (options: {', '.join(known)})")
-    values = {name: given.get(name, configuration.get(name.replace("_", "-"))) for name in known}
-    baseline = values["baseline"]
-    severity = configuration.get("severity", {})
-    return Options(
-        values["engine"] or "auto",
-        values["timeout"],
-        values["allow_partial"] or (),
-        [Path(path) for path in values["operators"] or ()],
-        Policy(severity, None if baseline is None else load_baseline(Path(baseline))),
-        frozenset(
-            option
-            for option in ("partial", "layouts")
-            if {"partial": "allow_partial", "layouts": "allow_layout"}[option] not in given
-        ),
-        values["repairs"] is not False,
-        values["confirm"],
-        layouts=values["allow_layout"] or (),
+    said = {name.replace("_", "-"): value for name, value in given.items()}
+    if unknown := said.keys() - set(known):
+        options = ", ".join(name.replace("-", "_") for name in known)
+        raise TypeError(
+            f"gg_verify has no option {min(unknown).replace('-', '_')!r} (options: {options})"
+        )
+    values = {PARAMETERS[key]: said.get(key, configuration.get(key)) for key in known}
+    configured = frozenset(PARAMETERS[key] for key in known if key not in said)
+    return Options.given(
+        **values, severity=configuration.get("severity", {}), configured=configured
     )

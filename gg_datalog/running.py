@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gg_datalog.cases import extracted_again
@@ -25,6 +26,7 @@ from gg_datalog.folders import (
 )
 from gg_datalog.progress import Progress
 from gg_datalog.report import Finding, OutputRow, Report, as_json
+from gg_datalog.settings.baseline_file import load_baseline
 from gg_datalog.settings.policy import Policy
 from gg_datalog.store import Facts, hashed, open_facts, write_parquet
 
@@ -58,6 +60,21 @@ class Options:
     """Sequential outputs whose elements the ranks may return in any order."""
     raw: bool = False
     """Whether the report is to say what the rules say, and nothing of what that proves."""
+
+    @classmethod
+    def given(
+        cls,
+        *,
+        operators: Iterable[Path | str] | None,
+        baseline: Path | str | None,
+        severity: Mapping[str, str] = MappingProxyType({}),
+        **options: Any,
+    ) -> Options:
+        """Options as Python callers give them: files by their paths; None for the default."""
+        known = None if baseline is None else load_baseline(Path(baseline))
+        tables = [Path(path) for path in operators or ()]
+        chosen = {name: value for name, value in options.items() if value is not None}
+        return cls(operators=tables, policy=Policy(severity, known), **chosen)
 
 
 def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -> Report:

@@ -14,8 +14,6 @@ from gg_datalog.extract import case_files
 from gg_datalog.progress import Progress
 from gg_datalog.report import Assumption, Finding, OutputRow, Report
 from gg_datalog.running import Options, run_facts
-from gg_datalog.settings.baseline_file import load_baseline
-from gg_datalog.settings.policy import Policy
 from gg_datalog.store import write_facts
 
 if TYPE_CHECKING:
@@ -102,17 +100,15 @@ def verify(
     Raises:
         GGError: the case cannot be used, or the rules could not be run.
     """
-    policy = Policy(baseline=None if baseline is None else load_baseline(Path(baseline)))
-    tables = [Path(path) for path in operators]
-    options = Options(
-        engine,
-        timeout,
-        allow_partial,
-        tables,
-        policy,
+    options = Options.given(
+        operators=operators,
+        baseline=baseline,
+        engine=engine,
+        timeout=timeout,
+        partial=allow_partial,
+        layouts=allow_layout,
         repairs=repairs,
         confirm=confirm,
-        layouts=allow_layout,
     )
     with tempfile.TemporaryDirectory(prefix="gg-datalog-") as work:
         home = Path(work)

@@ -21,6 +21,7 @@ from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.records import Concat, Label, Lookup, Operator, Slice, Sum
 from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.side import Side, _as_term
+from gg_datalog.extract.signature import at_commas
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import Base, View
 from gg_datalog.replay.calls import Called, Key, call_of, named
@@ -480,7 +481,7 @@ def _elementwise(name: str, signature: str, operands: list[Tensor]) -> Tensor:
     if "(" in signature:
         rest = iter(operands)
         args = []
-        for text in _arguments(signature[signature.index("(") + 1 : signature.rindex(")")]):
+        for text in at_commas(signature[signature.index("(") + 1 : signature.rindex(")")]):
             key, equals, value = text.partition("=")
             one = next(rest) if (value if equals else key) == "%" else _literal(value or key)
             if equals:
@@ -491,17 +492,6 @@ def _elementwise(name: str, signature: str, operands: list[Tensor]) -> Tensor:
         return kernel(*args, **kwargs)
     except (RuntimeError, TypeError) as error:
         raise NotEvaluated(f"{signature}: {error}") from error
-
-
-def _arguments(text: str) -> list[str]:
-    """A list of arguments at its outer commas."""
-    found, depth, start = [], 0, 0
-    for at, sign in enumerate(text):
-        depth += (sign in "([") - (sign in ")]")
-        if sign == "," and depth == 0:
-            found.append(text[start:at].strip())
-            start = at + 1
-    return [*found, text[start:].strip()] if text.strip() else []
 
 
 def _literal(text: str) -> Any:

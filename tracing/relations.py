@@ -33,8 +33,9 @@ class Related:
 
     def assumptions(self) -> list[tuple[str, str]]:
         """One text for all that is guessed in the same way."""
+        how = "taken, by name or place and by shape, as"
         return [
-            ("guessed relation", f"taken, by name and shape, as {what}: {listed(list(names))}")
+            ("guessed relation", f"{how} {what}: {listed(list(names))}")
             for what, names in self.guessed.items()
         ]
 
@@ -54,11 +55,13 @@ def relate(
     """One or more rows for every input of every rank whose counterpart is known."""
     found = Related()
     used: set[str] = set()
+    theirs = _by_place(sequential)
     for record in ranks:
+        passed = theirs if theirs.keys() == _by_place(record).keys() else {}
         for one in record.inputs:
             declared = override.declared(one.name)
             name = one.name if declared is None else declared.sequential(one.name)
-            ours = None if declared is not None else _at_its_place(sequential, record, one)
+            ours = None if declared is not None else passed.get(one.passed)
             ours = ours or _counterpart(sequential, name, one.kind)
             if ours is None:
                 _without_counterpart(one, name, record, declared, found)
@@ -74,12 +77,9 @@ def relate(
     return found
 
 
-def _at_its_place(
-    sequential: RankRecord, record: RankRecord, one: InputRecord
-) -> InputRecord | None:
-    """The sequential argument at the same place, where both programs pass the same places."""
-    mine, theirs = ({i.passed: i for i in r.inputs if i.passed} for r in (record, sequential))
-    return theirs.get(one.passed) if mine.keys() == theirs.keys() else None
+def _by_place(record: RankRecord) -> dict[str, InputRecord]:
+    """Arguments by the place at which they are passed, those that are passed by place."""
+    return {one.passed: one for one in record.inputs if one.passed}
 
 
 def _counterpart(sequential: RankRecord, name: str, kind: str) -> InputRecord | None:

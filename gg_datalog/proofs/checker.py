@@ -216,6 +216,8 @@ class Checker:
 
     def __init__(self, rows: Mapping[str, Iterable[Sequence[Any]]]) -> None:
         self.rows = {name: sorted(tuple(row) for row in found) for name, found in rows.items()}
+        given = self.rows.get("related_input", ())
+        self.rows["input_of"] = sorted((*pair, row) for row, *pair in given)
         found = cache(self._shape), cache(self._column), cache(self._indexed)
         self.shape, self.column, self._index = found
 

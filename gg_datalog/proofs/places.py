@@ -46,8 +46,7 @@ def _returned(checker: Any, wants: int, rank: int) -> list[str]:
 def _kept(checker: Any, wants: int, rank: int, found: Sequence[Any], f: str) -> bool:
     """Does what a rank returns lie as what it was given did?"""
     for t, d, seq, dist in checker.all("state_of", wants, rank):
-        rows = [row for row, *pair in checker.rows["related_input"] if pair == [d, t]]
-        given = [checker.related_input((row,), ()) for row in rows]
+        given = [checker.related_input(row, ()) for row in checker.all("input_of", d, t)]
         before = {*_all_ways(checker, (wants, rank), given, seq, [dist], False)}
         shapes = _returned(checker, wants, rank)
         return not before.isdisjoint(_all_ways(checker, (wants, rank), found, f, shapes, False))

@@ -189,7 +189,7 @@ def test_equal_shapes_are_replicas() -> None:
     found = related([one("w", [4, 3]), one("s", [])], [[one("w", [4, 3]), one("s", [])]] * 2)
     assert boxes(found) == [(0, None), (0, None), (1, None), (1, None)]
     assert found.assumptions() == [
-        ("guessed relation", "taken, by name and shape, as replicas of the sequential input: "
+        ("guessed relation", "taken, by name or place and by shape, as replicas of the sequential input: "
          "`w`, `s`")
     ]  # fmt: skip
 
