@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gg_datalog.errors import EngineError
 
-from .program import NUMBER, SYMBOL, Clause, Column, Declaration, Pos, Program, TypeDef
+from .program import NUMBER, SYMBOL, Clause, Column, Declaration, Pos, Program, TypeDef, digest
 
 
 class ProgramBuilder:
@@ -63,7 +63,7 @@ class ProgramBuilder:
                     raise EngineError(f".{which} {name}: no such relation is declared", str(pos))
         return Program(
             self._path,
-            tuple(self._lines),
+            {path: digest("\n".join(lines)) for path, lines in self._lines.items()},
             self._types,
             self._declarations,
             tuple(self._directives["input"]),

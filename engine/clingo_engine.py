@@ -51,21 +51,21 @@ class ClingoEngine:
         watch = Stopwatch(progress)
         watch.phase("translate", "clingo: translating the rules")
         from .clingo_text import read_answer, write_facts
-        from .parser import parse_program
+        from .kept import kept
         from .tables import check_facts
-        from .translate import Symbols, translate
+        from .translate import Symbols, translated
 
-        program = parse_program(Path(program_path))
-        symbols = Symbols()
-        translation = translate(program, symbols)
+        rules = kept("translated", Path(program_path), translated, lambda made: made.program)
+        program, translation = rules.program, rules.translation
+        symbols = Symbols(rules.constants)
         watch.phase("facts", "clingo: checking and writing the facts")
         tables = check_facts(program, facts, self.word_bits())
         with tempfile.TemporaryDirectory(prefix="gg-datalog-") as folder:
-            rules, data = Path(folder, "rules.lp"), Path(folder, "facts.lp")
-            rules.write_text(translation.text, encoding="utf-8")
+            text, data = Path(folder, "rules.lp"), Path(folder, "facts.lp")
+            text.write_text(translation.text, encoding="utf-8")
             write_facts(data, tables, symbols)
             watch.phase("evaluate", "clingo: evaluating the rules")
-            finished = _evaluate([rules, data], timeout)
+            finished = _evaluate([text, data], timeout)
         watch.phase("read", "clingo: reading the relations")
         answer = _answer(finished, translation)
         relations = read_answer(answer, program, symbols)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
 
 NUMBER = "number"
 SYMBOL = "symbol"
+
+
+def digest(text: str) -> str:
+    """Tells texts apart."""
+    return sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +150,10 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program with its includes resolved."""
+    """A program with its includes resolved; ``files`` with the digests of their texts."""
 
     path: Path
-    files: tuple[Path, ...]
+    files: dict[Path, str]
     types: dict[str, TypeDef]
     declarations: dict[str, Declaration]
     inputs: tuple[str, ...]

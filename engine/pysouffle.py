@@ -77,10 +77,11 @@ class SouffleEngine:
         """Evaluate the program over the facts."""
         watch = Stopwatch(progress)
         watch.phase("translate", "souffle: reading the declarations")
+        from .kept import kept
         from .parser import parse_program
         from .tables import check_facts
 
-        program = parse_program(Path(program_path))
+        program = kept("parsed", Path(program_path), parse_program, lambda made: made)
         watch.phase("facts", "souffle: checking and writing the facts")
         tables = check_facts(program, facts, self.word_bits())
         with tempfile.TemporaryDirectory(prefix="gg-datalog-") as name:

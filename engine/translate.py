@@ -10,7 +10,9 @@ table, so that the text stays small; they are compared with = and != only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from gg_datalog.errors import EngineError
 
@@ -52,8 +54,10 @@ def record_name(name: str) -> str:
 class Symbols:
     """Gives every distinct string a number."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Iterable[str] = ()) -> None:
         self._numbers: dict[str, int] = {}
+        for text in known:
+            self.number(text)
 
     def number(self, text: str) -> int:
         """The number of a string, a new one where it has none."""
@@ -84,6 +88,25 @@ class Translation:
     def origin(self, line: int) -> Pos | None:
         """The source of a line, counted from 1."""
         return self.origins[line - 1] if 0 < line <= len(self.origins) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A program's declarations, the program in clingo's language, and the strings that are
+    numbered there."""
+
+    program: Program
+    translation: Translation
+    constants: tuple[str, ...]
+
+
+def translated(path: Path) -> Translated:
+    """Read a program, and translate it."""
+    from .parser import parse_program
+
+    program, symbols = parse_program(path), Symbols()
+    translation = translate(program, symbols)
+    return Translated(replace(program, clauses=()), translation, tuple(symbols.texts()))
 
 
 def translate(program: Program, symbols: Symbols) -> Translation:

@@ -413,8 +413,7 @@ def main() -> NoReturn:
     except click.exceptions.Exit as stop:
         _leave(stop.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
-        cause = error.__cause__ if isinstance(error, click.Abort) else error
-        stopped = cause if isinstance(cause, Stopped) else None
+        stopped = error if isinstance(error, Stopped) else None
         click.echo("interrupted", err=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

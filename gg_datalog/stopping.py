@@ -22,25 +22,32 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """While this lasts, what would end the process at once raises :class:`Stopped` instead."""
+    """While this lasts, what would end the process at once raises :class:`Stopped` instead; also
+    where a library reports in words of its own that it was interrupted."""
     before: dict[int, Any] = {}
+    came: list[int] = []
     if threading.current_thread() is threading.main_thread():
         ours = os.getpid()
         for number in (getattr(signal, name) for name in ENDING):
             if signal.getsignal(number) == signal.SIG_DFL:
-                before[number] = signal.signal(number, lambda n, _: _stop(n, ours))
+                before[number] = signal.signal(number, lambda n, _: _stop(n, ours, came))
     try:
         yield
+    except Exception as error:
+        if came:
+            raise Stopped(came[0]) from error
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _stop(number: int, ours: int) -> None:
+def _stop(number: int, ours: int, came: list[int]) -> None:
     if os.getpid() != ours:  # a process that was forked has nothing to clean up
         end(number)
     for name in ENDING:  # once is enough: a second one must not stop the cleaning
         signal.signal(getattr(signal, name), signal.SIG_IGN)
+    came.append(number)
     raise Stopped(number)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 import pytest
 
 from gg_datalog.cli import main
-from gg_datalog.engine import parser
 
 
 @dataclass(frozen=True)
@@ -20,14 +18,6 @@ class Outcome:
     status: int
     out: str
     err: str
-
-
-@pytest.fixture(scope="session", autouse=True)
-def rules_that_are_read_once() -> Iterator[None]:
-    """Reading the rules takes longer than to apply them to the small cases here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parser, "parse_program", cache(parser.parse_program))
-        yield
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 
 from gg_datalog import confirming
 from gg_datalog.confirming import Question
-from gg_datalog.engine import parser
 from gg_datalog.report import Finding, Numbers, OutputRow, Report, as_json, from_json
 
 from .build import Cli, call, documents, graph, placeholder, returns, write_case
@@ -24,14 +22,6 @@ BUDGET = 300  # seconds: a machine that is busy must not decide
 needs_torch = pytest.mark.skipif(
     confirming.find_spec("torch") is None, reason="confirming executes with torch"
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def rules_that_are_read_once() -> Iterator[None]:
-    """Reading the rules takes longer than to apply them to the small cases here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parser, "parse_program", cache(parser.parse_program))
-        yield
 
 
 def twice(*kernels: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -69,14 +70,23 @@ class Whole:
 
 
 # ---- asking torch
-@cache
-def _propagator() -> Any:
-    """DTensor's table of rules; needs a process group, of which none of the ranks exists."""
+@contextmanager
+def fake_group() -> Iterator[None]:
+    """The process group that DTensor's rules ask for; none of the ranks exists."""
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    if not dist.is_initialized():
-        dist.init_process_group("fake", rank=0, world_size=WORLD, store=FakeStore())
+    dist.init_process_group("fake", rank=0, world_size=WORLD, store=FakeStore())
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+        _mesh.cache_clear()
+
+
+@cache
+def _propagator() -> Any:
+    """DTensor's table of rules."""
     from torch.distributed.tensor import DTensor
 
     return DTensor._op_dispatcher.sharding_propagator
@@ -86,7 +96,6 @@ def _propagator() -> Any:
 def _mesh() -> Any:
     from torch.distributed.device_mesh import init_device_mesh
 
-    _propagator()
     return init_device_mesh("cpu", (WORLD,))
 
 
@@ -218,6 +227,7 @@ def _said(placement: Any) -> str:
 
 
 # ---- asking ours
+@fake_group()
 def ask(targets: Sequence[str], seed: int, say: Any = lambda text: None) -> dict[str, Opinion]:
     """All claims about these operators, tried and compared."""
     warnings.simplefilter("ignore")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,7 @@ for folder in (*(TESTS / n for n in ("numeric", "corpus", "cli")), TESTS.parent 
 
 from pairs import CORPUS  # noqa: E402
 
-from gg_datalog.engine import parser  # noqa: E402
-
 Captured = Callable[[str], Any]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def rules_that_are_read_once() -> Iterator[None]:
-    """Reading the rules takes longer than to apply them to the small cases here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parser, "parse_program", cache(parser.parse_program))
-        yield
 
 
 @pytest.fixture(scope="session")
