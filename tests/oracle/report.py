@@ -10,12 +10,13 @@ import torch
 from .opinion import Opinion
 from .running import Counts
 
-ROW = "{:<52} {:>6} {:>9} {:>5} {:>6} {:>6} {:>7} {:>7} {:>7}"
+ROW = "{:<52} {:>6} {:>9} {:>5} {:>7} {:>6} {:>6} {:>7} {:>7} {:>7}"
 HEAD = (
     "operator",
     "tried",
     "relations",
     "wrong",
+    "skipped",
     "true",
     "missed",
     "not app",
@@ -33,7 +34,7 @@ def wrong(counts: Mapping[str, Counts]) -> list[str]:
 def numbers(counts: Counts | None, second: Opinion | None) -> Numbers:
     """The columns of an operator."""
     c, o = counts or Counts(), second or Opinion()
-    return (c.tried, c.relations, len(c.wrong), c.right, c.missed, c.not_applicable, o.covered, o.derived)  # fmt: skip
+    return (c.tried, c.relations, len(c.wrong), c.skipped, c.right, c.missed, c.not_applicable, o.covered, o.derived)  # fmt: skip
 
 
 def rows(counts: Mapping[str, Counts], second: Mapping[str, Opinion]) -> list[tuple[str, Numbers]]:
@@ -77,13 +78,14 @@ evenly, unevenly or in two pieces, partial), writes both programs in one of seve
 torch, and compares every derived relation with the numbers.
 
 - *tried*: combinations that torch executes; *not applicable*: those that it refuses.
-- *relations*: derived ones, each compared with the numbers; *wrong* has to be 0.
+- *relations*: derived ones, compared with the numbers; *wrong* has to be 0; *skipped*: relations and
+  lowerings that are not compared, because a value that they speak of is not shown by any result of torch's.
 - *true*: outputs of which the numbers show a simple placement; *missed*: of these not derived.
 - *covered*: results of which a rule of `torch.distributed.tensor` tells the placement, and the numbers agree; *derived*:
   of these derived by us: {share:.1f} % of all.
 
-| operator | tried | relations | wrong | true | missed | not applicable | covered | derived |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| operator | tried | relations | wrong | skipped | true | missed | not applicable | covered | derived |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {rows}
 
 ## Covered by torch's rules and not derived
