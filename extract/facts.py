@@ -106,6 +106,8 @@ def _emit(
             name = output_on(row, rank)
             if name is None:
                 continue
+            if _empty(ctx, name) and not _empty(seq, row.seq):
+                continue  # an empty share: there is nothing that could be wrong in it
             view = shares[number][rank] = _returned(ctx, name)
             out.add("returned", number, rank, view.base.name, out.scale(view.scale))
             out.add("returned_name", number, rank, name)
@@ -123,6 +125,10 @@ def _emit(
 def _digits(view: View) -> str:
     dims = ("*".join(f"{d.dim}/{d.extent}/{d.stride}" for d in dim) or "-" for dim in view.dims)
     return " ".join(dims)
+
+
+def _empty(ctx: Context, name: str) -> bool:
+    return 0 in (ctx.graph.nodes[name].shape or ())
 
 
 def _returned(ctx: Context, name: str) -> View:

@@ -30,6 +30,8 @@ def write_placing(
     meshes: dict[tuple[int, ...], int] = {}
     ways, turned = sorted(_declared(rows)), _turned(rows)
     for number, view in wanted.items():
+        if 0 in view.shape:
+            continue  # no elements, no order
         out.add("wanted_shaped", number, out.view_shape(view, view.shape))
         for rank, mine in returned[number].items():
             for order in _orders(mine, turned[rank]):
@@ -67,7 +69,7 @@ def write_state(
             theirs, mine = dist[rank].source_of(other), returned[number].get(rank)
             if not isinstance(ours, View) or not isinstance(theirs, View) or mine is None:
                 continue
-            if ours.shape != wanted[number].shape:
+            if ours.shape != wanted[number].shape or 0 in ours.shape:
                 continue
             out.add("state_name", number, rank, name, other)
             if theirs.shape != mine.shape:

@@ -33,7 +33,7 @@ def _nothing(scene: Scene) -> Iterator[Finding]:
     """Outputs for which no rank returns anything."""
     for (seq,) in scene.rows(_NOT_RETURNED):
         text = f"no rank returns anything for `{seq}`"
-        yield finding(Kind.NOT_COVERED, text, seq=seq, outputs=(seq,), certain=True)
+        yield finding(Kind.NOT_COVERED, text, seq=seq, outputs=(seq,))
 
 
 def _coefficient(scene: Scene, wants: int, seq: str, times: str, where: dict[str, Any]) -> Finding:

@@ -15,6 +15,8 @@ from .combos import Combo, Draw
 Tensor = torch.Tensor
 WIDTHS = {"uint8": 8, "int8": 8, "int16": 16, "int32": 32, "int64": 64}
 TOLERANCES = {"float64": 1e-9, "float32": 5e-5, "float16": 3e-2, "bfloat16": 2e-1}
+INTEGERS = tuple(getattr(torch, name) for name in WIDTHS)
+EXACT = 2**24  # beyond, a float32 is not every integer
 LARGE = 2**53  # beyond, a float is not every integer
 
 
@@ -35,6 +37,7 @@ class Rounding:
     tolerance: float
     largest: float  # of the inputs
     limit: float  # beyond, the type has no numbers
+    whole: int = 0  # the largest integer of the inputs
 
     @classmethod
     def of(cls, combo: Combo, draw: Draw) -> Rounding:
@@ -43,10 +46,13 @@ class Rounding:
         types = [f.get("dtype") for g in (docs.seq, *docs.dist.values()) for f in g["nodes"]]
         given = [x for envs in draw.given.values() for env in envs for x in env.values()]
         floats = [float(x.abs().max()) for x in given if x.is_floating_point() and x.numel()]
+        whole = [int(x.abs().max()) for x in given if x.dtype in INTEGERS and x.numel()]
+        if whole:  # a function of integers may vanish where they lie: it is of the size of one
+            floats.append(1.0)
         coarsest = max(TOLERANCES.get(t or "", 0.0) for t in types) or TOLERANCES["float64"]
         known = [getattr(torch, t) for t in types if TOLERANCES.get(t or "") == coarsest]
         limit = min((torch.finfo(t).max for t in known), default=torch.finfo(torch.float64).max)
-        return cls(coarsest, max(floats, default=0.0), limit)
+        return cls(coarsest, max(floats, default=0.0), limit, max(whole, default=0))
 
     def differs(self, found: Tensor, expected: Tensor, types: tuple[str, str]) -> str | None:
         """What is different, if it is no rounding; ``types`` are those that the numbers had."""
@@ -65,16 +71,20 @@ class Rounding:
         return self._floats(found.to(torch.float64), expected.to(torch.float64))
 
     def _floats(self, found: Tensor, expected: Tensor) -> str | None:
+        if self.tolerance > TOLERANCES["float64"] and self.whole > EXACT:
+            raise NotEvaluated("integers beyond those that a float32 holds")
         found, expected = (
             torch.where(x.abs() > self.limit, x.sign() * float("inf"), x) for x in (found, expected)
         )
         one_sided = found.isnan() != expected.isnan()
+        if self.limit < torch.finfo(torch.float64).max:  # inf - inf, after an overflow on the way
+            one_sided &= found.isfinite() | expected.isfinite()
         if bool(one_sided.any()):
             return f"differs: {_first(found, expected, one_sided)}"
         known = found.isfinite() & expected.isfinite()
         seen = [float(x[known].abs().max()) for x in (found, expected) if bool(known.any())]
         off = (found - expected).abs() > self.tolerance * max(self.largest, *seen, 0.0)
-        bad = (off & known) | (~known & ~found.isnan() & (found != expected))
+        bad = (off & known) | (~known & ~found.isnan() & ~expected.isnan() & (found != expected))
         return f"differs: {_first(found, expected, bad)}" if bool(bad.any()) else None
 
 

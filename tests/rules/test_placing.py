@@ -16,6 +16,11 @@ SHARDS = Case(
     "x: f32[2, 6]\nreturn relu(x)",
     ranks=4,
 )
+EMPTY = Case(
+    "nothing is left for a rank",
+    "x: f32[3, 6]\nreturn relu(x)",
+    "x: f32[3, 6]\ny: f32[3 - 3 * rank, 6] = slice(relu(x), 0, 3 * rank, 3)\nreturn y",
+)
 GATHERED = Case(
     "gathered rows",
     "x: f32[4, 6]\nreturn relu(x)",
@@ -216,6 +221,16 @@ def test_state(case: Case, outcomes: Outcomes) -> None:
         "shards transposed",
         seq="x: f32[8, 8]\nreturn relu(x)",
         dist="x: f32[2, 8]\nreturn t(relu(x))",
+    ),
+    EMPTY,
+    EMPTY.but(
+        "a row too few",
+        dist="x: f32[3, 6]\ny: f32[2 - 2 * rank, 6] = slice(relu(x), 0, 2 * rank, 2)\nreturn y",
+    ),
+    EMPTY.but(
+        "no elements at all",
+        seq="x: f32[3, 6]\nreturn slice(relu(x), 0, 0, 0)",
+        dist="x: f32[3, 6]\nreturn slice(relu(x), 0, 0, 0)",
     ),
     GATHERED,
     GATHERED.miss(
