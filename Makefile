@@ -6,7 +6,7 @@ N ?= 1000
 OP ?= *
 SEED ?= 0
 
-.PHONY: check format-check lint types tests fuzz oracle format docs schemas
+.PHONY: check format-check lint types tests exhaustive fuzz oracle format docs schemas
 
 check: format-check lint types tests
 
@@ -26,6 +26,10 @@ types:
 
 tests:
 	$(PYTHON) -m pytest
+
+# Also further variants of what these show, twice as long: before a release.
+exhaustive:
+	$(PYTHON) -m pytest --exhaustive
 
 # Random programs, executed, with figures by feature: `make fuzz N=5000` for more of them.
 fuzz:

@@ -38,6 +38,9 @@ def model() -> Any:
     return example("dtensor_llama")
 
 
+@pytest.mark.exhaustive(
+    "four ranks, two layers", "data and tensor", "tensor", "tensor, logits gathered"
+)
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_model_refines(name: str, model: Any) -> None:
     world_size, variant = RIGHT[name]
@@ -47,6 +50,7 @@ def test_the_model_refines(name: str, model: Any) -> None:
     assert len(result.outputs) == 4 + 9 * variant.get("layers", 1)
 
 
+@pytest.mark.exhaustive("mean-of-means", "shards-in-reverse-order", "data-gradient-not-reduced")
 @pytest.mark.parametrize("bug", WRONG)
 def test_a_mistake_is_found(bug: str, model: Any) -> None:
     world_size, variant, code, right = WRONG[bug]

@@ -43,6 +43,13 @@ def model() -> Any:
     return example("transformers_tp")
 
 
+@pytest.mark.exhaustive(
+    "Llama, attention in parts, four ranks",
+    "Llama, two layers",
+    "Mixtral, weights per token",
+    "Qwen3",
+    "Llama, eager",
+)
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_model_refines(name: str, model: Any) -> None:
     function, world_size, variant = RIGHT[name]
@@ -53,6 +60,7 @@ def test_a_model_refines(name: str, model: Any) -> None:
     assert len(result.outputs) == 1 + parameters
 
 
+@pytest.mark.exhaustive("shards-in-reverse-order", "packed-cut-as-plain")
 @pytest.mark.parametrize("bug", WRONG)
 def test_a_mistake_is_found(bug: str, model: Any) -> None:
     function, world_size, code = WRONG[bug]

@@ -79,6 +79,7 @@ def test_the_workflow(run: Any, right: bool, tmp_path: Path) -> None:
     assert (results == []) is right
 
 
+@pytest.mark.exhaustive("right")
 def test_the_tests_of_a_model(run: Any, right: bool, tmp_path: Path) -> None:
     (tmp_path / "test_model.py").write_text(_blocks("python")[0])
     done = run(f"{sys.executable} -m pytest -p no:cacheprovider test_model.py")
@@ -93,6 +94,7 @@ def _lines(language: str) -> list[str]:
     return [line for line in _blocks(language)[0].splitlines() if line != "E"]
 
 
+@pytest.mark.exhaustive("right")
 def test_the_hooks(run: Any, right: bool) -> None:
     (hook,) = HOOKS
     assert hook["entry"].split()[1] in cli.commands

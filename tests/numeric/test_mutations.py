@@ -24,6 +24,7 @@ def broken_pairs(seed: int) -> list[tuple[str, Broken]]:
     return [(name, mutate(pair(name), rng)) for name in PAIRS for _ in range(EACH)]
 
 
+@pytest.mark.exhaustive("fresh")
 @pytest.mark.parametrize("which", SEEDS)
 def test_wrong_pairs_do_not_refine(which: str) -> None:
     """Truth by execution; what is right and yet refused is printed."""

@@ -86,6 +86,7 @@ JUDGED = [
 ]
 
 
+@pytest.mark.exhaustive("*-as printed")
 @pytest.mark.parametrize("spelled", [False, True], ids=["as printed", "ranks by name"])
 @pytest.mark.parametrize("family", JUDGED)
 def test_no_wrong_pair_is_mapped_and_every_right_one_is(

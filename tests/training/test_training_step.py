@@ -61,6 +61,7 @@ def judged(example: Any, folder: Path, **degrees: Any) -> tuple[Any, dict[str, s
     return found, {seq: name for name, seq in what.items()}
 
 
+@pytest.mark.exhaustive("tensor", "sequence", "data")
 @pytest.mark.parametrize("layout", RIGHT.values(), ids=RIGHT)
 def test_a_right_step_refines(layout: dict[str, Any], example: Any, tmp_path: Path) -> None:
     found, names = judged(example, tmp_path, **layout)
@@ -69,6 +70,9 @@ def test_a_right_step_refines(layout: dict[str, Any], example: Any, tmp_path: Pa
     assert all(found.agrees(place) for place in range(len(names)))
 
 
+@pytest.mark.exhaustive(
+    "data-gradient-not-reduced", "targets-not-shifted", "input-gradient-not-reduced"
+)
 @pytest.mark.parametrize("bug", WRONG)
 def test_a_mistake_is_found(bug: str, example: Any, tmp_path: Path) -> None:
     layout, spoilt = WRONG[bug]
