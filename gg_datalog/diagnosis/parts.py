@@ -84,6 +84,27 @@ def _open(held: Held) -> tuple[str, Any, int]:
     return held.seq, (axis, inner), n
 
 
+def _meet(scene: Scene, holders: Sequence[str]) -> bool:
+    """Do linear operators lead from several of the tensors, which hold different parts, to one
+    sum?"""
+    different: dict[str, str] = {}  # of each part one holder
+    for h in scene.held(holders):
+        if h.parts != "nil":
+            different.setdefault(h.parts, h.dist)
+    reached: dict[str, set[str]] = {}
+    for start in set(different.values()):
+        todo = [start]
+        while todo:
+            for gives, adds in scene.linear.get(todo.pop(), ()):
+                from_ = reached.setdefault(gives, set())
+                if start not in from_:
+                    from_.add(start)
+                    todo.append(gives)
+                    if adds and len(from_) > 1:
+                        return True
+    return False
+
+
 def _reduced_later(scene: Scene, users: Sequence[str]) -> list[str]:
     """Reductions over ranks that add up what the users make of the parts, in few steps."""
     seen, reached = set(users), list(users)
@@ -177,6 +198,17 @@ class _About:
     def missing(self) -> Finding:
         """No reduction at all."""
         holders, users = self._holders(), self._users()
+        kind, open_still = Kind.PART_USED, self._may_be_completed()
+        part = f"each rank has only its part of `{self.origin.node}` ({self.origin.target})"
+        text = (
+            f"{self._named(holders)}: {part}, but it goes into {users} as if it were all of it: "
+            "the reduction over the ranks is missing"
+        )
+        if open_still:
+            text = (
+                f"{self._named(holders)}: {part}, and it goes into {users} before anything adds "
+                "the parts up: no rule shows that this is made good later on"
+            )
         gradient = bool(self.cause.names) and all(n.startswith(GRADIENT) for n in self.cause.names)
         if gradient and self._data_parallel():
             kind = Kind.GRADIENT
@@ -184,17 +216,17 @@ class _About:
                 f"gradient {self._named(holders)} goes into {users} without being added up over "
                 f"the ranks: each rank has only what its own share gives to `{self.origin.node}`"
             )
-        else:
-            kind = Kind.PART_USED
-            text = (
-                f"{self._named(holders)}: each rank has only its part of `{self.origin.node}` "
-                f"({self.origin.target}), but it goes into {users} as if it were all of it: the "
-                "reduction over the ranks is missing"
-            )
         trigger = f"{self._over()}, and nothing adds the parts up before {users}"
         effect = f"every rank computes {users} from its own part of the sum"
         where = self._where(holders, self.rows, trigger=trigger, effect=effect)
-        return finding(kind, text, **where)
+        return finding(kind, text, certain=not open_still, **where)
+
+    def _may_be_completed(self) -> bool:
+        """Can what is made of the parts still be the same as what is made of their sum? A number
+        by which others are scaled (a count, a loss, a norm) may be made good by a factor later on;
+        of others, linear operators lead to a sum in which parts of several holders meet."""
+        shape = self.origin.shape
+        return all(e == 1 for e in shape) or _meet(self.scene, self.cause.holders)
 
     def _data_parallel(self) -> bool:
         """Is what is reduced over no dimension of a parameter, and for few outputs only?"""
@@ -302,11 +334,19 @@ _ONLY_USERS = """
     WHERE n.side = 'dist' GROUP BY n.tensor
     HAVING bool_or(n.needs IN (SELECT unnest(?))) AND count(DISTINCT n.needs) = 1"""
 
-# Operators that take some of these operands, and are not linear in them.
-_NOT_LINEAR = """
+# Operators that take some of these operands, and are not linear in them; those that only put
+# elements elsewhere are linear in all of their operands together.
+_MOVES = (
+    r"^(aten\.)?(cat|stack|index|gather|scatter|select|constant_pad|roll|flip|as_strided|slice|"
+    r"where|masked_|embedding|triu|tril|diag|unfold|col2im|im2col)"
+)
+_NOT_LINEAR = f"""
     SELECT r.gives FROM result_of r JOIN dist_operator d ON d."by" = r."by"
     JOIN operand_of o ON o."by" = r."by"
     WHERE r.gives IN (SELECT unnest(?)) AND o."of" IN (SELECT unnest(?))
       AND NOT EXISTS (
           SELECT 1 FROM linear_in l WHERE l.signed = d.signed AND l.place = o.place
-      ) LIMIT 1"""
+      )
+      AND NOT EXISTS (SELECT 1 FROM tensor_opaque u WHERE u.side = 'dist' AND u.tensor = r.gives)
+      AND NOT regexp_matches(d.signed, '{_MOVES}')
+    LIMIT 1"""

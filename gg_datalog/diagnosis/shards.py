@@ -98,7 +98,11 @@ def _order(scene: Scene, seq: str, gives: str, members: Sequence[Member]) -> Fin
         )
         trigger = f"shards of dim {dim} are put together along dim {members[0].dim} of the operands"
         effect = f"what is to be `{of.node}` has another layout"
-        return finding(Kind.WRONG_ORDER, text, trigger=trigger, effect=effect, **where)
+        # What comes of a transposed exchange is often turned afterwards.
+        certain = "all_to_all" not in thing.target
+        return finding(
+            Kind.WRONG_ORDER, text, trigger=trigger, effect=effect, certain=certain, **where
+        )
     if not whole:
         problem = coverage(spans, of.shape[dim])
         text = (
@@ -134,8 +138,9 @@ def wrong_range(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | None:
     names = scene.names([gives for gives, *_ in slices])
     other = _sequential_slice(scene, seq, slices)
     spans = list(dict.fromkeys((start, start + size) for _, _, _, start, size, _ in slices))
-    extent = slices[0][5]
+    extent, certain = slices[0][5], True
     if other is not None:
+        certain = (other[1], other[1] + other[2]) not in spans  # else it is there, too
         right = f", the sequential `{other[0]}` takes {span(other[1], other[1] + other[2])}"
         expected = f"{span(other[1], other[1] + other[2])} of dim {slices[0][2]}"
     elif _meets(sorted(spans), extent) or len(slices) == 1:
@@ -143,9 +148,10 @@ def wrong_range(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | None:
     else:
         right = f": {coverage(spans, extent)}"
         expected = f"all of dim {slices[0][2]} ({extent}) between the ranks"
+    says = "cuts the wrong range" if certain else "cuts more than one range"
     return finding(
         Kind.WRONG_RANGE,
-        f"{names_text(names)} cuts the wrong range: {some(list(dict.fromkeys(told)))}{right}",
+        f"{names_text(names)} {says}: {some(list(dict.fromkeys(told)))}{right}",
         seq=of.node,
         dist=tuple(names),
         trigger=f"ranges {spans_text(spans)} of {extent} are cut",
@@ -153,6 +159,7 @@ def wrong_range(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | None:
         expected=expected,
         found=f"{spans_text(spans)} of dim {slices[0][2]}",
         outputs=scene.spoiled([seq]),
+        certain=certain,
     )
 
 
