@@ -7,6 +7,7 @@ into memory, views and refusals are what torch makes of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 
 from gg_datalog.tracing.export import literal
 
-from .operators import overload
+from .operators import overload, parameters
 
 Tensor = torch.Tensor
 Json = dict[str, Any]
@@ -167,6 +168,8 @@ def perform(step: Step, values: list[Env]) -> None:
     if step.target == "_c10d_functional.all_reduce.default":
         made = _reduced(given)
     else:
+        for one in given:
+            _check_classes(step.target, *one)
         made = [_executed(function_of(step.target), *one) for one in given]
     for env, value in zip(values, made, strict=True):
         env[step.name] = value
@@ -179,6 +182,17 @@ def function_of(target: str) -> Callable[..., Any]:
     if target == "_c10d_functional.wait_tensor.default":
         return lambda x: x
     return overload(target)
+
+
+def _check_classes(target: str, args: Any, kwargs: Any) -> None:
+    """Gradients of losses write where the targets say, into whatever memory is there."""
+    if not re.fullmatch(r"aten\.nll_loss\w*_backward\.\w+", target):
+        return
+    given = {**dict(zip((p.name for p in parameters(target)), args, strict=False)), **kwargs}
+    of, ids, ignored = given["self"], given["target"], given["ignore_index"]
+    classes = of.shape[1 if of.dim() > 1 else 0] if of.dim() else 0
+    if not bool(((ids == ignored) | ((ids >= 0) & (ids < classes))).all()):
+        raise Refused("a target is none of the classes")
 
 
 def _executed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
