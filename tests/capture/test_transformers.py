@@ -49,6 +49,7 @@ def model() -> Any:
     "Mixtral, weights per token",
     "Qwen3",
     "Llama, eager",
+    "Qwen3 with experts",
 )
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_model_refines(name: str, model: Any) -> None:
@@ -70,6 +71,7 @@ def test_a_mistake_is_found(bug: str, model: Any) -> None:
     assert code in {finding.code for finding in result.findings}, str(result)
 
 
+@pytest.mark.exhaustive("variant0")
 @pytest.mark.parametrize("variant", [{"bug": "norm-gradient-not-reduced"}, {"mode": "dynamo"}])
 def test_without_the_hook_the_gradients_of_norms_are_parts(
     variant: dict[str, str], model: Any

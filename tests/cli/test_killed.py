@@ -109,18 +109,6 @@ def test_killed_at_any_point(world: World, name: str, places: list[tuple[str, st
         world.make(name, world.bad)
 
 
-def test_killed_at_random_moments(world: World) -> None:
-    world.make("verify", world.bad)
-    for _ in range(5):
-        before = world.is_of("verify")
-        case = world.good if before == world.bad else world.bad
-        moment = random.uniform(0.2, 3)
-        status = killed_after(moment, KILL, *world.command("verify", case))
-        assert status in (-KILL, 0, 1)
-        assert world.is_of("verify") in (before, case), moment
-    world.make("verify", world.good)
-
-
 def test_killed_where_there_was_nothing(world: World) -> None:
     assert killed_at(*READY, KILL, *world.command("extract", world.good)) in (0, -KILL)
     world.home.mkdir(exist_ok=True)
@@ -138,20 +126,23 @@ def test_stopped(world: World, name: str) -> None:
     assert list((world.folder / "tmp").iterdir()) == []
 
 
-def test_stopped_at_random_moments(world: World) -> None:
-    """Nor is there anything left that runs on, or that is temporary."""
+@pytest.mark.parametrize("number", [TERM, KILL])
+def test_random_moments(world: World, number: int) -> None:
+    """Of what is stopped there is nothing left that runs on, or that is temporary."""
     world.make("verify", world.bad)
-    for _ in range(5):
+    for _ in range(3):
         before = world.is_of("verify")
         case = world.good if before == world.bad else world.bad
         moment = random.uniform(0.2, 3)
-        status = killed_after(moment, TERM, *world.command("verify", case))
-        assert status in (-TERM, 0, 1)
-        # who is stopped after the new folder took its place, but before the end, leaves the new one
-        allowed = (before, case) if status == -TERM else (case,)
+        status = killed_after(moment, number, *world.command("verify", case))
+        assert status in (-number, 0, 1), moment
+        # who is ended after the new folder took its place, but before the end, leaves the new one
+        allowed = (before, case) if status == -number else (case,)
         assert world.is_of("verify") in allowed, moment
-        assert world.left() == [] and list((world.folder / "tmp").iterdir()) == []
-        assert _running(str(world.folder / "tmp")) == []
+        if number == TERM:
+            assert world.left() == [] and list((world.folder / "tmp").iterdir()) == []
+            assert _running(str(world.folder / "tmp")) == []
+    world.make("verify", world.good)
 
 
 def _running(word: str) -> list[str]:

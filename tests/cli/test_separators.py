@@ -104,6 +104,7 @@ def _renamed(report: Any, names: Mapping[str, str]) -> Any:
     return json.loads(text)
 
 
+@pytest.mark.exhaustive("12", "-1", "nil", ", ", " mm")
 @pytest.mark.parametrize("name", ["]", "a[", "[1, nil]", ", ", ",", "nil", "12", "-1", " mm", "²"])
 def test_names_in_records(cli: Cli, tmp_path: Path, name: str) -> None:
     """What the rules say of the operator whose sum is left open, read back from their records."""

@@ -1,3 +1,3 @@
 """How many random programs the tests run: of seeds that stay, and of fresh ones."""
 
-FIXED, FRESH = 180, 100
+FIXED, FRESH = 120, 100

@@ -100,6 +100,7 @@ def tally(name: str, each: int, folder: Path, seed: int = SEED) -> Tally:
     return counts
 
 
+@pytest.mark.exhaustive("llama-1x2", "gpt-1x2")
 @pytest.mark.parametrize("name", [*GENERATED, *CAPTURED])
 def test_broken_pairs(name: str, tmp_path: Path, record_property: Any) -> None:
     counts = tally(name, EACH if name in GENERATED else EACH - 1, tmp_path)
@@ -126,6 +127,7 @@ def test_random_programs(smaller: bool, tmp_path: Path, monkeypatch: pytest.Monk
     assert relations > 30
 
 
+@pytest.mark.exhaustive("gpt-tp2-l2", "qwen2-tp2-l1")
 @pytest.mark.parametrize(
     "name", [*CAPTURED, "gpt-tp2-l2", "bug-grad-accumulation", "bug-wrong-config-allreduce"]
 )
