@@ -242,8 +242,8 @@ def _in_form(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 def _in_order(value: torch.Tensor, call: str, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """What a collective gives that reads and fills memory in order, whatever the strides: gloo's
-    all_to_all_single and scatter do so, NCCL refuses, as do all for transfers. (Seen by running
-    torch 2.13 with gloo; other collectives copy what is not contiguous.)"""
+    all_to_all_single and scatter do so, its send and recv refuse what is not contiguous, and its
+    other collectives copy. (Seen by running torch 2.13; NCCL was not.)"""
     if all(x.is_contiguous() for x in tensors):
         return value
     return ours.in_memory_order(value, call)
