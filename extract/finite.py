@@ -15,16 +15,17 @@ from gg_datalog.extract.view import Base
 # other operator that is not known: poles, roots of negative numbers, exponentials.
 FINITE = frozenset(
     ["abs", "arange", "as", "cast", "cat", "ceil", "clamp", "clamp_max", "clamp_min", "contract",
-     "cos", "cumsum", "dropout", "elu", "floor", "gelu", "gelu_backward", "hardtanh", "leaky_relu",
-     "masked", "masked_fill", "max", "maximum", "min", "minimum", "modulo", "mul", "permuted",
-     "put", "relu", "round", "scatter", "select", "sigmoid_backward", "silu", "silu_backward",
-     "sin", "softplus", "sum", "take", "tanh_backward", "threshold_backward", "trunc"]
+     "cos", "cumsum", "dropout", "elu", "erf", "floor", "gelu", "gelu_backward", "hardtanh",
+     "leaky_relu", "masked", "masked_fill", "max", "maximum", "min", "minimum", "modulo", "mul",
+     "permuted", "put", "relu", "round", "scatter", "select", "sigmoid", "sigmoid_backward",
+     "sign", "silu", "silu_backward", "sin", "softmax", "softplus", "sum", "take", "tanh",
+     "tanh_backward", "threshold_backward", "trunc"]
 )  # fmt: skip
-# Operators that give finite numbers even for infinite ones.
+# Operators that give finite numbers even for infinite ones and for none (NaN). The limits of tanh,
+# sigmoid, erf and sign are finite, too, but of what is no number they are none.
 TAMED = frozenset(
-    ["argmax", "argmin", "argsort", "bernoulli", "eq", "erf", "ge", "gt", "isinf", "isnan", "le",
-     "logical_and", "logical_not", "logical_or", "lt", "ne", "nan_to_num", "one_hot", "sigmoid",
-     "sign", "softmax", "tanh"]
+    ["argmax", "argmin", "argsort", "bernoulli", "eq", "ge", "gt", "isinf", "isnan", "le",
+     "logical_and", "logical_not", "logical_or", "lt", "ne", "nan_to_num", "one_hot"]
 )  # fmt: skip
 INFINITE = re.compile(r"\b-?(inf|nan)\b")
 
@@ -55,8 +56,10 @@ def _itself(base: Base) -> tuple[bool | None, list[Base]]:
         name = re.split(r"[(\[# ]", made.signature)[0]
         if name == "constant":
             return INFINITE.search(made.signature) is not None, []
-        if name in TAMED or base.dtype == "bool" or base.dtype.startswith(("int", "uint")):
+        if base.dtype == "bool" or base.dtype.startswith(("int", "uint")):
             return False, []
+        if name in TAMED:
+            return INFINITE.search(made.signature) is not None, []
         if name not in FINITE or INFINITE.search(made.signature):
             return True, []
         return None, [v.base for v in made.operands]

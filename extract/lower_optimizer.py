@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from gg_datalog.extract.context import HANDLERS, Context, Unsupported, Value, lowers, used
 from gg_datalog.extract.dtypes import is_float
@@ -170,7 +172,7 @@ def foreach(ctx: Context) -> Value:
             )
             for k, a in node.bound.items()
         }
-        one = replace(node, target=f"{target}.Tensor", bound=given, signature=_single(name))
+        one = replace(node, target=f"{target}.Tensor", bound=given, signature=_single(name, given))
         of = next((a for a in given.values() if isinstance(a, Ref)), None)
         known = ctx.dtype_of(of) or None if of is not None else None
         ctx.node = replace(one, dtype=types.get(i, known))
@@ -192,9 +194,16 @@ def _item_types(ctx: Context) -> dict[int, str | None]:
     }
 
 
-def _single(name: str) -> Signature | None:
-    """The signature of the operator on one tensor: its first overload."""
-    return next(iter(overloads(f"aten.{name}")), None)
+def _single(name: str, given: Mapping[Any, Any]) -> Signature | None:
+    """The signature of the operator on one tensor: the overload that takes tensors where these
+    are."""
+    tensors = {k for k, value in given.items() if isinstance(value, Ref)}
+    fits = (
+        s
+        for s in overloads(f"aten.{name}")
+        if {p.name for p in s.parameters if p.tensor} == tensors
+    )
+    return next(fits, None)
 
 
 for _name in (

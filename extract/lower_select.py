@@ -38,6 +38,8 @@ def full(ctx: Context) -> Value:
         ctx.raw(name)
     if not is_infinite(value):
         return filled(ctx, ctx.number("fill_value", "s"))
+    if ctx.node.dtype == "bool":
+        return filled(ctx, scale(1))
     shape = ctx.node.shape
     if shape is None or any(isinstance(e, str) for e in shape):
         raise Unsupported("its shape is not known")

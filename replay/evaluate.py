@@ -434,7 +434,7 @@ def evaluate(
         rows = torch.zeros(())  # of one row
         if created:
             rows = _along(torch.arange(full[created[0]]), created[0], len(full))
-        hot = (operands[0] == rows).to(torch.float64)
+        hot = (operands[0] == rows).to(torch.int64)
         return hot * ~operands[1].bool() if len(operands) > 1 else hot
     if name == "take":
         whole = [i for i, x in enumerate(op.labels) if x.kind == "whole"]
@@ -443,7 +443,8 @@ def evaluate(
         rows = _along(torch.arange(full[whole[0]]), whole[0], len(full))
         return contracted(operands[1] == rows, operands[0], whole)
     if name.startswith("constant"):
-        return torch.tensor(float(name[-1]), dtype=torch.float64)
+        number = float(name[-1])  # whole ones as integers, which keep those beyond 2**53
+        return torch.tensor(int(number) if number.is_integer() else number)
     if name == "masked_fill":
         value = float(Fraction(op.signature[len("masked_fill(") : -1].replace("*", "")))
         filled = torch.tensor(value, dtype=operands[0].dtype)

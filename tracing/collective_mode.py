@@ -10,6 +10,7 @@ import torch
 from torch.distributed import ReduceOp
 from torch.utils._pytree import tree_flatten
 
+from gg_datalog.tracing.inputs import local_of
 from gg_datalog.tracing.private import (
     FakeWork,
     ProcessGroup,
@@ -70,7 +71,7 @@ class Pending(Work):  # type: ignore[misc]
     def __init__(self, into: Sequence[torch.Tensor], reads: Sequence[torch.Tensor], finish: Any):
         super().__init__()
         self.into, self.finish = list(into), finish
-        self.reads = {_memory(x) for x in reads}
+        self.fills, self.reads = [_extent(x) for x in into], [_extent(x) for x in reads]
         self.done = self.marked = self.spoilt = False
 
     def wait(self, timeout: Any = None) -> bool:
@@ -92,17 +93,24 @@ class Pending(Work):  # type: ignore[misc]
         return self.wait()
 
     def passed_by(self, func: Any, args: Sequence[Any], kwargs: Any) -> None:
-        """Another operator comes between the start and the waiting."""
-        written = zip(func._schema.arguments, args, strict=False)
-        named = ((a, (kwargs or {}).get(a.name)) for a in func._schema.arguments)
-        for argument, value in (*written, *named):
+        """Another operator comes between the start and the waiting: it may write what is read, or
+        look at what is still to be written. One that only gives a view does neither, nor does one
+        that asks for a device or a size."""
+        schema = func._schema
+        if schema.name.startswith(("prim::", "aten::sym_")):
+            return
+        if schema.returns and all(_is_view(r) for r in schema.returns):
+            return
+        given = zip(schema.arguments, args, strict=False)
+        named = ((a, (kwargs or {}).get(a.name)) for a in schema.arguments)
+        for argument, value in (*given, *named):
+            tensors = [t for t in tree_flatten(value)[0] if isinstance(t, torch.Tensor)]
+            met = [_extent(t) for t in tensors]
             if argument.alias_info is not None and argument.alias_info.is_write:
-                tensors = tree_flatten(value)[0]
-                mine = (isinstance(t, torch.Tensor) and _memory(t) in self.reads for t in tensors)
-                self.spoilt = self.spoilt or any(mine)
-        if not self.marked:
-            self.marked = True
-            self._mark()
+                self.spoilt = self.spoilt or _meet(met, self.reads)
+            if not self.marked and _meet(met, self.fills):
+                self.marked = True
+                self._mark()
 
     def passed_by_end(self) -> None:
         """The program ends."""
@@ -116,8 +124,24 @@ class Pending(Work):  # type: ignore[misc]
             x.copy_(ours.in_flight(x))
 
 
-def _memory(x: torch.Tensor) -> int:
-    return int(x.untyped_storage()._cdata)
+Extent = tuple[int, int, int]  # a storage, and from where to where in it, in bytes
+
+
+def _extent(x: torch.Tensor) -> Extent:
+    """The part of its memory that a tensor spans."""
+    x = local_of(x)
+    steps = zip(x.shape, x.stride(), strict=True)
+    span = sum((n - 1) * abs(step) for n, step in steps) + 1 if x.numel() else 0
+    start, size = x.storage_offset(), x.element_size()
+    return int(x.untyped_storage()._cdata), start * size, (start + span) * size
+
+
+def _meet(some: Sequence[Extent], others: Sequence[Extent]) -> bool:
+    return any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a in some for b in others)
+
+
+def _is_view(result: Any) -> bool:
+    return result.alias_info is not None and not result.alias_info.is_write
 
 
 STARTED: list[Pending] = []  # by the mode that is entered; one at a time in a process

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.distributed.tensor import Partial
+from torch.overrides import TorchFunctionMode
 
 from gg_datalog.tracing.collective_mode import FunctionalCollectives, drop_unread, never_waited
 from gg_datalog.tracing.inputs import Input, attributes_of, local_of
@@ -64,15 +65,39 @@ def trace_eager(
 
     locals_ = [one.tensor for one in inputs]
     memory = [_memory(tensor) for tensor in locals_]
-    with _recording(module, mode), FunctionalCollectives():
+    with _recording(module, mode), FunctionalCollectives(), _Kept(locals_):
         graph = make_fx(forward, tracing_mode="real", record_stack_traces=True)(*locals_)
     _check_unmoved(inputs, memory)
+    _check_constants(graph)
     _modules_of_backward(graph.graph)
     pending = {name: found for name, tensor in returned if (found := open_reductions(tensor))}
     functional = _functionalized(graph, locals_, mode)
     drop_unread(functional)
     names = [name for name, _ in returned]
     return Traced(functional, inputs, [*names, *_returned_updates(functional, inputs)], pending)
+
+
+class _Kept(TorchFunctionMode):  # type: ignore[misc]
+    """Refuses `.data = ...` on tensors that are computed; of inputs it is seen afterwards."""
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.inputs = {id(tensor) for tensor in inputs}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Every function of torch's comes by."""
+        if func == SET_DATA and args[0] is not args[1] and id(args[0]) not in self.inputs:
+            raise Refused(
+                "the program gives a tensor other memory (`.data = ...`), which a trace does "
+                "not see",
+                "write into it: .data.copy_(...)",
+            )
+        return func(*args, **(kwargs or {}))
+
+
+SET_DATA = torch.Tensor.data.__set__
 
 
 @contextmanager
@@ -153,13 +178,68 @@ def open_reductions(tensor: torch.Tensor) -> list[Reduction]:
 REDUCES = ("sum", "avg", "max", "min")
 
 
+SPLITS = {
+    torch.ops.aten.unsafe_split.Tensor: torch.ops.aten.split.Tensor,
+    torch.ops.aten.unsafe_split_with_sizes.default: torch.ops.aten.split_with_sizes.default,
+    torch.ops.aten.unsafe_chunk.default: torch.ops.aten.chunk.default,
+}
+WAIT = torch.ops._c10d_functional.wait_tensor.default
+
+
+class _Aliasing(fx.Interpreter):  # type: ignore[misc]
+    """Runs a graph with the aliases that there are: functionalization believes schemas, and those
+    of some operators have no mark. Chunks that are called unsafe are views, and what is waited for
+    is the operand itself."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        """As the node says, or as the operator that has the mark."""
+        if n.target in SPLITS:
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            with self._set_current_node(n):
+                return SPLITS[n.target](*args, **kwargs)
+        if n.target is not WAIT or _is_first(n):
+            return super().run_node(n)
+        (operand,), _ = self.fetch_args_kwargs_from_env(n)
+        if not _is_started(n.args[0]):
+            return operand  # waiting once more, or for what is there
+        return operand.copy_(super().run_node(n))
+
+
+def _is_started(node: Any) -> bool:
+    return getattr(node.target, "namespace", "") == "_c10d_functional" and node.target is not WAIT
+
+
+def _is_first(wait: fx.Node) -> bool:
+    """Is it the only one that looks at what a collective gives? Then it has no other name."""
+    (of,) = wait.args
+    return _is_started(of) and len(of.users) == 1
+
+
+def _check_constants(graph: fx.GraphModule) -> None:
+    """A tensor that a trace takes for a constant is none where it shares memory with others of the
+    program: it is one of them under another class (`as_subclass`), and the trace lost it."""
+    known = {
+        _memory(value)
+        for node in graph.graph.nodes
+        if node.op != "get_attr" and isinstance(value := node.meta.get("val"), torch.Tensor)
+    }
+    for node in graph.graph.find_nodes(op="get_attr"):
+        value = getattr(graph, node.target, None)
+        if isinstance(value, torch.Tensor) and _memory(value) in known:
+            raise Refused(
+                "a tensor of the program is used under another class (`as_subclass`, "
+                "`_make_subclass`), which a trace does not follow",
+                "use the tensor itself",
+            )
+
+
 def _functionalized(
     graph: fx.GraphModule, tensors: Sequence[torch.Tensor], mode: FakeTensorMode
 ) -> fx.GraphModule:
     """The same graph without writes into operands; lines and modules stay."""
 
     def forward(*args: torch.Tensor) -> Any:
-        return fx.Interpreter(graph).run(*args)
+        return _Aliasing(graph).run(*args)
 
     fresh = [tensor.detach() for tensor in tensors]
     with mode, fx_traceback.preserve_node_meta(), torch.no_grad():

@@ -247,7 +247,8 @@ def _by_rank(name: str) -> tuple[int, str]:
 def returned_instead(scene: Scene, wants: int) -> str | None:
     """The sequential tensor that the ranks return in place of an output, if they return one."""
     found: list[Any] = scene.rows(_INSTEAD, wants)
-    return scene.seq(found[0][0]).node if len(found) == 1 else None
+    things = scene.things("seq", [tensor for (tensor, *_) in found])
+    return things[0].node if len(found) == len(things) == 1 else None
 
 
 _UNWRITTEN = """

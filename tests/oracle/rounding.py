@@ -46,7 +46,11 @@ class Rounding:
         types = [f.get("dtype") for g in (docs.seq, *docs.dist.values()) for f in g["nodes"]]
         given = [x for envs in draw.given.values() for env in envs for x in env.values()]
         floats = [float(x.abs().max()) for x in given if x.is_floating_point() and x.numel()]
-        whole = [int(x.abs().max()) for x in given if x.dtype in INTEGERS and x.numel()]
+        whole = [
+            int(x.to(torch.int64).abs().max())
+            for x in given
+            if x.dtype in (*INTEGERS, torch.bool) and x.numel()
+        ]
         if whole:  # a function of integers may vanish where they lie: it is of the size of one
             floats.append(1.0)
         coarsest = max(TOLERANCES.get(t or "", 0.0) for t in types) or TOLERANCES["float64"]
