@@ -40,6 +40,7 @@ def test_a_right_program_refines(name: str) -> None:
     assert all(row.status == "mapped" for row in result.outputs)
 
 
+@pytest.mark.exhaustive("data_parallel", "pipeline")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_mistake_is_found_where_it_is(name: str) -> None:
     result = verify(capture(**example("handwritten", name).arguments(bug=True)), confirm=60)

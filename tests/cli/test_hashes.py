@@ -76,6 +76,7 @@ def test_facts_that_were_changed(cli: Cli, facts: Path, tmp_path: Path, name: st
     assert (facts / "result" / "report.json").read_bytes() == before
 
 
+@pytest.mark.exhaustive
 def test_every_relation_counts(facts: Path) -> None:
     """No relation is left out: a row more in any of them is seen."""
     manifest = json.loads((facts / "manifest.json").read_text())

@@ -82,6 +82,7 @@ FORMS = [pair for odd in ODD for pair in ((odd, ""), ("", odd))]
 NODES = ("y", "x", "z", "w", "mm", "b")  # those that reports name first
 
 
+@pytest.mark.exhaustive("6", "12", "18", "24")
 @pytest.mark.parametrize("turn", range(0, len(FORMS), len(NODES)))
 def test_names_with_separators(cli: Cli, plain: dict[str, Any], tmp_path: Path, turn: int) -> None:
     if "report" not in plain:

@@ -67,7 +67,7 @@ def named(found: Trial) -> set[str]:
 PLACES = [*((name, "fixed") for name in CAPTURED), *((n, w) for n in GENERATED for w in SEEDS)]
 
 
-@pytest.mark.exhaustive("*-tp2-l2-*", "qwen2-*", "gpt-1x4-*", "llama-tp2-*", "*-fresh")
+@pytest.mark.exhaustive("*-tp2-*", "qwen2-*", "gpt-1x4-*", "llama-tp2-*", "*-fresh")
 @pytest.mark.parametrize(("name", "which"), PLACES)
 def test_a_broken_pair(name: str, which: str, bench: Bench) -> None:
     program = pair(name) if name in GENERATED else corpus(name)

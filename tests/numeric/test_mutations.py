@@ -14,7 +14,7 @@ from relations import Report
 
 PAIRS = ("gpt-1x2", "gpt-1x4", "llama-1x2", "llama-1x4-one-kv-head", "qwen2-2x2",
          "qwen2-1x4-replicated", "case")  # fmt: skip
-EACH = 10
+EACH = 5
 SEEDS = {"fixed": 20240229, "fresh": secrets.randbelow(2**31)}
 
 

@@ -70,6 +70,7 @@ def test_verdicts(pytester: pytest.Pytester) -> None:
     assert Path(manifest["facts"]) == folder / "facts"
 
 
+@pytest.mark.exhaustive
 def test_a_configuration_a_baseline_and_names_of_folders(pytester: pytest.Pytester) -> None:
     """Also: a folder that somebody else filled is left alone, and that is said."""
     pytester.makefile(".toml", **{"gg-datalog": 'engine = "clingo"\nbaseline = "known.json"'})

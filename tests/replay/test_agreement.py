@@ -110,6 +110,7 @@ def test_broken_pairs(name: str, tmp_path: Path, record_property: Any) -> None:
     assert not counts.failures, "\n".join(counts.failures)
 
 
+@pytest.mark.exhaustive("as they are")
 @pytest.mark.parametrize("smaller", [False, True], ids=["as they are", "in small sizes"])
 def test_random_programs(smaller: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Right or wrong: every relation is compared, and holds; what is derived agrees."""
