@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.distributed.tensor import Partial
-from torch.overrides import TorchFunctionMode
 
 from gg_datalog.tracing.collective_mode import FunctionalCollectives, drop_unread, never_waited
 from gg_datalog.tracing.inputs import Input, attributes_of, local_of
@@ -25,6 +24,7 @@ from gg_datalog.tracing.private import (
 from gg_datalog.tracing.program import Program, named
 from gg_datalog.tracing.record import result_of
 from gg_datalog.tracing.refusal import Refused
+from gg_datalog.tracing.unmoved import MemoryKept
 
 NO_GRADIENT = (
     "nothing that the program returns depends on a parameter that needs a gradient",
@@ -65,7 +65,7 @@ def trace_eager(
 
     locals_ = [one.tensor for one in inputs]
     memory = [_memory(tensor) for tensor in locals_]
-    with _recording(module, mode), FunctionalCollectives(), _Kept(locals_):
+    with _recording(module, mode), FunctionalCollectives(), MemoryKept(locals_):
         graph = make_fx(forward, tracing_mode="real", record_stack_traces=True)(*locals_)
     _check_unmoved(inputs, memory)
     _check_constants(graph)
@@ -75,29 +75,6 @@ def trace_eager(
     drop_unread(functional)
     names = [name for name, _ in returned]
     return Traced(functional, inputs, [*names, *_returned_updates(functional, inputs)], pending)
-
-
-class _Kept(TorchFunctionMode):  # type: ignore[misc]
-    """Refuses `.data = ...` on tensors that are computed; of inputs it is seen afterwards."""
-
-    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
-        super().__init__()
-        self.inputs = {id(tensor) for tensor in inputs}
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
-        """Every function of torch's comes by."""
-        if func == SET_DATA and args[0] is not args[1] and id(args[0]) not in self.inputs:
-            raise Refused(
-                "the program gives a tensor other memory (`.data = ...`), which a trace does "
-                "not see",
-                "write into it: .data.copy_(...)",
-            )
-        return func(*args, **(kwargs or {}))
-
-
-SET_DATA = torch.Tensor.data.__set__
 
 
 @contextmanager

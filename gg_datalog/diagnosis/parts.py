@@ -84,27 +84,6 @@ def _open(held: Held) -> tuple[str, Any, int]:
     return held.seq, (axis, inner), n
 
 
-def _meet(scene: Scene, holders: Sequence[str]) -> bool:
-    """Do linear operators lead from several of the tensors, which hold different parts, to one
-    sum?"""
-    different: dict[str, str] = {}  # of each part one holder
-    for h in scene.held(holders):
-        if h.parts != "nil":
-            different.setdefault(h.parts, h.dist)
-    reached: dict[str, set[str]] = {}
-    for start in set(different.values()):
-        todo = [start]
-        while todo:
-            for gives, adds in scene.linear.get(todo.pop(), ()):
-                from_ = reached.setdefault(gives, set())
-                if start not in from_:
-                    from_.add(start)
-                    todo.append(gives)
-                    if adds and len(from_) > 1:
-                        return True
-    return False
-
-
 def _reduced_later(scene: Scene, users: Sequence[str]) -> list[str]:
     """Reductions over ranks that add up what the users make of the parts, in few steps."""
     seen, reached = set(users), list(users)
@@ -222,11 +201,9 @@ class _About:
         return finding(kind, text, certain=not open_still, **where)
 
     def _may_be_completed(self) -> bool:
-        """Can what is made of the parts still be the same as what is made of their sum? A number
-        by which others are scaled (a count, a loss, a norm) may be made good by a factor later on;
-        of others, linear operators lead to a sum in which parts of several holders meet."""
-        shape = self.origin.shape
-        return all(e == 1 for e in shape) or _meet(self.scene, self.cause.holders)
+        """Can what is made of the parts still be the same as what is made of their sum? A number by
+        which others are scaled (a count, a loss, a norm) may be made good by a factor later on."""
+        return all(extent == 1 for extent in self.origin.shape)
 
     def _data_parallel(self) -> bool:
         """Is what is reduced over no dimension of a parameter, and for few outputs only?"""

@@ -123,14 +123,6 @@ class Scene:
         return dict(self.rows(_SUMS))
 
     @cached_property
-    def linear(self) -> dict[str, list[tuple[str, bool]]]:
-        """By distributed tensor what is linear in it, and whether that is a sum."""
-        found: dict[str, list[tuple[str, bool]]] = {}
-        for of, gives, adds in self.rows(_LINEAR):
-            found.setdefault(of, []).append((gives, adds))
-        return found
-
-    @cached_property
     def kinds(self) -> dict[str, str]:
         """The kind of every collective, by what it gives."""
         return dict(self.rows(_COLLECTIVES))
@@ -243,16 +235,6 @@ _SUMS = """
     JOIN base_tensor b ON b.side = 'dist' AND b.tensor = s.gives
     WHERE EXISTS (SELECT 1 FROM collective c WHERE c.rank = b.rank AND c.node = b.node)
     GROUP BY s.gives"""
-
-_LINEAR = """
-    SELECT o."of", r.gives, false FROM operand_of o
-    JOIN result_of r ON r."by" = o."by" JOIN dist_operator d ON d."by" = o."by"
-    JOIN linear_in l ON l.signed = d.signed AND l.place = o.place
-    UNION SELECT t."of", s.gives, true FROM dist_sum s JOIN term_of t ON t."by" = s."by"
-    UNION SELECT s."of", s.gives, false FROM dist_slice s
-    UNION SELECT m."of", c.gives, false FROM dist_concat c JOIN dist_member m ON m."by" = c."by"
-    UNION SELECT l."table", l.gives, false FROM dist_lookup l
-    ORDER BY ALL"""
 
 _COLLECTIVES = """
     SELECT DISTINCT g.tensor, c.kind FROM collective c

@@ -104,8 +104,8 @@ def test_an_output_that_no_rank_returns(cli: Cli, make_case: MakeCase) -> None:
     files = documents()
     files["outputs"].append({"seq": "mm", "dist": {}, "name": "scores"})
     found = run(cli, make_case(files))
-    assert found.status == 3
-    assert [o["status"] for o in found.report["outputs"]] == ["mapped", "inconclusive"]
+    assert found.status == 1
+    assert [o["status"] for o in found.report["outputs"]] == ["mapped", "unmapped"]
     said = [f["message"] for f in found.report["findings"] if f["code"] == "GG130"]
     assert said == ["no rank returns anything for output `mm` (`scores`)"]
 
