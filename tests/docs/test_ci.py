@@ -94,7 +94,7 @@ def _lines(language: str) -> list[str]:
     return [line for line in _blocks(language)[0].splitlines() if line != "E"]
 
 
-@pytest.mark.exhaustive("right")
+@pytest.mark.exhaustive
 def test_the_hooks(run: Any, right: bool) -> None:
     (hook,) = HOOKS
     assert hook["entry"].split()[1] in cli.commands

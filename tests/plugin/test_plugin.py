@@ -135,6 +135,7 @@ def test_skips_nothing_that_is_wrong():
 """
 
 
+@pytest.mark.exhaustive
 def test_inconclusive(pytester: pytest.Pytester) -> None:
     done = _session(pytester, INCONCLUSIVE, "-rs")
     done.assert_outcomes(failed=2, skipped=1)

@@ -100,7 +100,7 @@ def tally(name: str, each: int, folder: Path, seed: int = SEED) -> Tally:
     return counts
 
 
-@pytest.mark.exhaustive("llama-1x2", "gpt-1x2")
+@pytest.mark.exhaustive("llama-1x2", "gpt-1x2", "qwen2-*")
 @pytest.mark.parametrize("name", [*GENERATED, *CAPTURED])
 def test_broken_pairs(name: str, tmp_path: Path, record_property: Any) -> None:
     counts = tally(name, EACH if name in GENERATED else EACH - 1, tmp_path)
