@@ -97,7 +97,7 @@ def in_memory_order(ctx: Context) -> Value:
     problem = (
         f"`{call}` goes through memory in order, and a tensor that it is given is not contiguous"
     )
-    _complain(ctx, ctx.node, f"{problem}: elements end up elsewhere (gloo), or it refuses (NCCL)")
+    _complain(ctx, ctx.node, f"{problem}: elements end up elsewhere (as gloo does it)")
     return ctx.side.source(x.shape, "opaque")
 
 

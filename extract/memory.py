@@ -18,13 +18,30 @@ def origins(ctx: Context, node: Node, name: str) -> Iterator[str]:
     if node.target in HIGHER_ORDER or _copied(ctx, node):
         return
     if "getitem" in node.target:
-        yield from references(node.args[:1])
+        yield from _siblings(ctx, node) if _is_own(ctx, node) else references(node.args[:1])
     elif node.signature is not None:
         for parameter in node.signature.parameters:
             if parameter.tensor and node.signature.returned(parameter.name):
                 yield from references((node.bound[parameter.name],))
     elif space_of(name) not in PURE_SPACES and name not in ctx.table.rows:
         yield from references((node.args, node.kwargs))
+
+
+def _is_own(ctx: Context, item: Node) -> bool:
+    """Is it a result of a collective each of whose results is memory of its own?"""
+    (of, *_) = [ctx.graph.nodes[n] for n in references(item.args[:1])] or [None]
+    if of is None or of.name not in ctx.collectives or of.signature is None:
+        return False
+    return not any(of.signature.results)
+
+
+def _siblings(ctx: Context, item: Node) -> Iterator[str]:
+    """The nodes that take the same result."""
+    for other in ctx.graph.nodes.values():
+        if other.name == item.name:
+            return
+        if other.target == item.target and other.args == item.args:
+            yield other.name
 
 
 def _copied(ctx: Context, node: Node) -> bool:

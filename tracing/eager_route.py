@@ -177,19 +177,21 @@ class _Aliasing(fx.Interpreter):  # type: ignore[misc]
         if n.target is not WAIT or _is_first(n):
             return super().run_node(n)
         (operand,), _ = self.fetch_args_kwargs_from_env(n)
-        if not _is_started(n.args[0]):
-            return operand  # waiting once more, or for what is there
+        if _is_there(n.args[0]):
+            return operand  # waiting once more, or for what nothing is to come into
         return operand.copy_(super().run_node(n))
 
 
-def _is_started(node: Any) -> bool:
-    return getattr(node.target, "namespace", "") == "_c10d_functional" and node.target is not WAIT
+def _is_there(node: Any) -> bool:
+    """Is it surely no result of a collective that is under way, nor an item of such results?"""
+    computed = getattr(node.target, "namespace", "") == "aten"
+    return node.op == "placeholder" or node.target is WAIT or computed
 
 
 def _is_first(wait: fx.Node) -> bool:
     """Is it the only one that looks at what a collective gives? Then it has no other name."""
     (of,) = wait.args
-    return _is_started(of) and len(of.users) == 1
+    return not _is_there(of) and len(of.users) == 1
 
 
 def _check_constants(graph: fx.GraphModule) -> None:

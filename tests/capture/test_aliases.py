@@ -108,6 +108,24 @@ def test_a_name_of_what_a_collective_gives() -> None:
     assert verdict(written(2.0), shards=True) != "refines"
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_one_of_several_results_is_read_before_it_is_there(early: bool) -> None:
+    """The results of one coalesced collective are items of it, each waited for by itself."""
+
+    def function(self: Program, x: torch.Tensor) -> torch.Tensor:
+        a, b = x.sum(0), (x * x).sum(0)
+        if self.ranks > 1:
+            ops, group = torch.ops._c10d_functional, dist.group.WORLD.group_name
+            a, b = ops.all_reduce_coalesced([a, b], "sum", group)
+            if early:
+                seen = a * 1.0
+                return seen + ops.wait_tensor(b) + 0 * ops.wait_tensor(a).abs()
+            a, b = ops.wait_tensor(a), ops.wait_tensor(b)
+        return a * 1.0 + b
+
+    assert (verdict(function, shards=True) == "refines") is not early
+
+
 def test_functional_collectives_stay_as_they_are() -> None:
     def function(self: Program, x: torch.Tensor) -> torch.Tensor:
         y = x.sum(0)

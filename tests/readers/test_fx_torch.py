@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+
+HERE = Path(__file__).resolve().parent
+if str(HERE) not in sys.path:
+    sys.path.insert(0, str(HERE))
+
+from fx_attacks import fake_group  # noqa: E402
 
 from gg_datalog.errors import InputError  # noqa: E402
 from gg_datalog.readers import ReaderInput  # noqa: E402
@@ -143,19 +150,6 @@ def test_joint_graph(tmp_path: Path) -> None:
     assert rows["_tensor_constant0"]["value"] == 0.0
 
 
-@contextlib.contextmanager
-def fake_group() -> Iterator[None]:
-    import torch.distributed as dist
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
-        torch._dynamo.reset()
-
-
 def test_collectives(tmp_path: Path) -> None:
     import torch.distributed._functional_collectives as funcol
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -167,6 +161,7 @@ def test_collectives(tmp_path: Path) -> None:
 
     with fake_group():
         check(make_fx(f)(torch.randn(4, 4)), tmp_path)
+    torch._dynamo.reset()
 
 
 def compiled(f: Callable[..., Any], *given: Any) -> list[Any]:

@@ -116,6 +116,21 @@ COALESCED = Case(
     return a, b
     """,
 )
+WAITED = Case(
+    "both results of one reduction waited for, then read",
+    "x: f32[4, 8]\nw: f32[8, 4]\na = mm(x, w)\ny = relu(a)\nz = neg(a)\nreturn y, z",
+    """
+    x: f32[4, 4]
+    w: f32[4, 4]
+    a = mm(x, w)
+    both = all_reduce_coalesced([a, a], "sum", "g")
+    p = wait_tensor(both[0])
+    q = wait_tensor(both[1])
+    y = relu(p)
+    z = neg(q)
+    return y, z
+    """,
+)
 MESH = Case(
     "tensor and data parallel at once",
     "x: f32[4, 8]\nw: f32[8, 6]\nv: f32[6, 8]\ny = mm(relu(mm(x, w)), v)\n"
@@ -178,6 +193,13 @@ MESH = Case(
     ROOT.miss("used where it did not arrive", 'broadcast(r, 1, "g")', "clone(r)"),
     SCATTER,
     SCATTER.miss("the same part twice", "[part[0], part[1]]", "[part[0], part[0]]"),
+    WAITED,
+    WAITED.miss(
+        "one is read before it is there",
+        "q = wait_tensor(both[1])",
+        "q = both[1]\n    r = wait_tensor(both[1])",
+        maps=("y",),
+    ),
     COALESCED,
     COALESCED.miss(
         "one of them twice",
