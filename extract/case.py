@@ -23,7 +23,8 @@ class Output:
 
     ``name`` is what the program calls it, where a capture knows: a parameter's gradient; with
     ``any_layout`` the ranks may return its elements in any order; ``state`` are the sequential
-    input that it is the new value of, and per rank what held that."""
+    input that it is the new value of, and per rank what held that; ``lacks`` says per rank which
+    input it uses without returning the gradient that the output is."""
 
     seq: str
     dist: Mapping[int, str]
@@ -31,6 +32,7 @@ class Output:
     name: str = ""
     any_layout: bool = False
     state: tuple[str, Mapping[int, str]] | None = None
+    lacks: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -283,7 +285,19 @@ def _output(row: Mapping[str, Any], path: Path) -> Output:
         hint = 'leave it out, or say "any"; orders that are known belong into relations.json'
         raise InputError(f"unknown `placement` of output `{seq}`", str(path), hint)
     found = {int(r or -1): node for r, node in names.items()}
-    return Output(str(seq), found, partial, title, "placement" in row, _state(row, path))
+    state = _state(row, path)
+    return Output(str(seq), found, partial, title, "placement" in row, state, _lacks(row, path))
+
+
+def _lacks(row: Mapping[str, Any], path: Path) -> Mapping[int, str]:
+    """The ranks that use what an output is the gradient of and return none: what they use."""
+    names = row.get("lacks", {})
+    if not isinstance(names, dict) or not all(
+        isinstance(node, str) and rank.isdecimal() for rank, node in names.items()
+    ):
+        hint = '{"1": NODE, ...}; see docs/format.md'
+        raise InputError(f"`lacks` of output `{row.get('seq')}` names no inputs", str(path), hint)
+    return {int(rank): node for rank, node in names.items()}
 
 
 def _state(row: Mapping[str, Any], path: Path) -> tuple[str, Mapping[int, str]] | None:
@@ -362,14 +376,16 @@ def _check_output(row: Output, case: Case) -> None:
 
 
 def _check_state(row: Output, case: Case) -> None:
-    """The inputs that an output is the new value of are there."""
+    """The inputs that an output is the new value of, or the gradient of, are there."""
     seq, dist = row.state or ("", {})
-    graphs = [(case.seq, seq), *((case.dist.get(rank), name) for rank, name in dist.items())]
-    for graph, name in graphs if row.state else ():
+    graphs = [("state", case.seq, seq)] if row.state else []
+    graphs += [("state", case.dist.get(rank), name) for rank, name in dist.items()]
+    graphs += [("lacks", case.dist.get(rank), name) for rank, name in row.lacks.items()]
+    for key, graph, name in graphs:
         node = None if graph is None else graph.nodes.get(name)
         if node is None or node.op not in ("placeholder", "get_attr"):
             where = None if graph is None else graph.path
-            text = f"`state` of output `{row.seq}` names `{name}`, which is no input"
+            text = f"`{key}` of output `{row.seq}` names `{name}`, which is no input"
             raise InputError(text, where, "name placeholders, on ranks that have a graph")
 
 

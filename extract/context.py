@@ -54,6 +54,8 @@ class Context:
     # shapes of the items taken from a node's results, by node and place; filled when asked for
     items: dict[str, dict[int, tuple[int, ...] | None]] = field(default_factory=dict)
     randoms: int = 0
+    # by what is drawn, and how: the number of the random operator
+    drawn: dict[tuple[str, str], int] = field(default_factory=dict)
     flights: dict[str, Flight] = field(default_factory=dict)  # collectives not waited for yet
     collectives: set[str] = field(default_factory=set)  # nodes of collectives that are waited for
     waits: set[str] | None = None  # nodes that are waited for, once asked for
@@ -253,12 +255,16 @@ class Context:
         return [View(o.base, dims) for o in outs] if dims is not None else outs
 
     def random(self, name: str) -> str:
-        """A signature for the next random operator of this rank: paired by order."""
-        self.randoms += 1
-        self.side.draws.add(f"{name}#{self.randoms - 1}")
-        paired = self.notes.randoms.setdefault(name, set())
-        paired.add(self.randoms - 1)
-        return f"{name}#{self.randoms - 1}"
+        """A signature for the next random operator of this rank: paired by order. What draws the
+        same numbers once more (to compute an activation again) is the same operator."""
+        again = (self.node.draw, name)
+        if not self.node.draw or again not in self.drawn:
+            self.drawn[again] = self.randoms
+            self.randoms += 1
+        number = self.drawn[again]
+        self.side.draws.add(f"{name}#{number}")
+        self.notes.randoms.setdefault(name, set()).add(number)
+        return f"{name}#{number}"
 
 
 class Unsupported(Exception):

@@ -38,7 +38,8 @@ class Ref:
 class Node:
     """One node: ``args`` and ``kwargs`` hold literals and :class:`Ref` as they were captured,
     ``bound`` the same by name, defaults included (by position where no signature is known);
-    ``shape`` is None where the value is not one tensor; symbolic sizes are strings."""
+    ``shape`` is None where the value is not one tensor; symbolic sizes are strings. ``draw`` names
+    the random numbers that it draws: ``SEED:STATE``, with ``-`` for a seed that nobody gave."""
 
     name: str
     op: str
@@ -51,6 +52,7 @@ class Node:
     source: str
     module: str
     position: int
+    draw: str = ""
     signature: Signature | None = None
     bound: Mapping[str | int, Any] = field(default_factory=dict)
 
@@ -189,9 +191,20 @@ def _node(row: Any, position: int, path: Path) -> Node:
         source=_text(row, "source", where) or "",
         module=_text(row, "module", where) or "",
         position=position,
+        draw=_drawn(row, where),
         signature=signature,
         bound=by_name,
     )
+
+
+def _drawn(row: Mapping[str, Any], where: str) -> str:
+    text = _text(row, "draw", where) or ""
+    if text and not DRAW.fullmatch(text):
+        raise InputError(f"`draw` {text!r} is no SEED:STATE", where, "see docs/format.md")
+    return text
+
+
+DRAW = re.compile(r"(-|\d{1,20}):[0-9A-Za-z]{1,64}")
 
 
 def _asked(bound: Mapping[str | int, Any]) -> str | None:

@@ -100,6 +100,8 @@ def lower(ctx: Context) -> Iterator[Call]:
     for captured in ctx.graph.nodes.values():
         ctx.node = node = _prepared(ctx, captured)
         ctx.side.at = At(ctx.rank, node.name, kernel_of(node))
+        if node.draw and not node.draw.startswith("-"):
+            ctx.side.streams[ctx.rank, node.name] = node.draw
         if node.op == "output":
             continue
         name = name_of(ctx, node)

@@ -61,8 +61,11 @@ def write_state(
     seq: Context,
     dist: Mapping[int, Context],
 ) -> None:
-    """Rows about outputs that are new values of state, of the form that sequentially was given."""
+    """Rows about outputs that are new values of state, of the form that sequentially was given, and
+    about gradients that some ranks do not return."""
     for number, row in enumerate(case.outputs):
+        for rank, used in row.lacks.items():
+            out.add("gradient_lacked", number, rank, used)
         name, names = row.state or ("", {})
         ours = seq.source_of(name) if names else None
         for rank, other in names.items():

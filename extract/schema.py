@@ -53,6 +53,7 @@ RULE_RELATIONS = tuple(
             "linear_in(signed, #place)",
             "plain_sum(signed)",
             "random_draw(signed)",
+            "drawn_as(by, stream)",
             "lets_pass(signed, #place, kind)",
             "seq_tensor(of, shaped)",
             "dist_tensor(of, shaped)",
@@ -125,6 +126,8 @@ REPORT_RELATIONS = tuple(
             "returned_name(#wants, #rank, dist)",
             # output `wants` is the new value of input `seq`, which the rank was given as `dist`
             "state_name(#wants, #rank, seq, dist)",
+            # output `wants` is the gradient of `dist`, which the rank uses without returning one
+            "gradient_lacked(#wants, #rank, dist)",
             # how an output (side seq) or what a rank returns for it lies over its base tensor: per
             # dimension its digits `base dimension/extent/stride`, outermost first ("-": none)
             "output_view(#wants, side, #rank, digits)",

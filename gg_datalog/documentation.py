@@ -32,6 +32,8 @@ REPORT_RELATIONS = {
     "returned_name": "Rank `rank` returns node `dist` for output `wants`.",
     "state_name": "Output `wants` is the new value of sequential input `seq`, of which rank `rank` "
     "was given `dist`.",
+    "gradient_lacked": "Output `wants` is the gradient of what rank `rank` uses as `dist`, and it "
+    "returns none.",
     "input_row": "Row `row` of the input relations: seq[seq_box] == dist[dist_box] on `rank`.",
     "assumption": "Something that the verdict takes on trust.",
     "unsupported_operator": "A node that no rule of the operator table describes: equal operands "

@@ -22,13 +22,16 @@ def _codes(*kinds: Kind) -> frozenset[str]:
 
 
 # What numbers cannot show: it is what it is, whatever is computed.
-STATIC = _codes(Kind.COLLECTIVE)
+STATIC = _codes(Kind.COLLECTIVE, Kind.GRADIENT_LACKED, Kind.DRAW_REPEATED, Kind.DRAW_UNEQUAL)
 # Of an output: how its elements lie, which numbers do not tell.
 LAYOUT = _codes(Kind.MISPLACED, Kind.STATE_MOVED)
 MANY = 6
 LENGTH = 16  # of a fingerprint
 # Beside a verdict, or what no rule describes: no reason why something should be wrong.
 ASIDE = ("GG12", "GG13", "GG14")
+
+
+ASKED = ("unmapped", "inconclusive")
 
 
 def in_question(report: Report) -> list[int]:
@@ -38,7 +41,7 @@ def in_question(report: Report) -> list[int]:
     return [
         place
         for place, row in enumerate(report.outputs)
-        if row.status == "unmapped" and not _moved(row, report.findings)
+        if row.status in ASKED and not _moved(row, report.findings)
     ]
 
 
@@ -61,11 +64,13 @@ def decided(report: Report, numbers: Mapping[int, Numbers]) -> Report:
 def _decided(
     row: OutputRow, findings: Sequence[Finding], numbers: Numbers | None, static: bool
 ) -> OutputRow:
-    if row.status != "unmapped":
+    if row.status not in ASKED:
         return replace(row, evidence=PROOF if row.status == "mapped" else NONE, numbers=numbers)
     agrees = None if numbers is None else numbers.agrees
     if agrees is False:
-        return replace(row, evidence=NUMBERS, numbers=numbers)
+        return replace(row, status="unmapped", evidence=NUMBERS, numbers=numbers)
+    if row.status == "inconclusive":
+        return replace(row, evidence=NONE, numbers=numbers)
     if numbers is not None and numbers.guesses:
         return replace(row, status="inconclusive", evidence=NONE, numbers=numbers)
     told = static or _moved(row, findings) or any(f.certain and _spoils(f, row) for f in findings)

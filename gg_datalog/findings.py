@@ -19,7 +19,7 @@ class Example:
     """A small pair of programs: ``wrong`` on the ranks gives the finding that ``says`` so, with
     ``right`` it is gone; ``relate`` are rows of the input relations, where shapes do not tell;
     ``names`` is what the program calls its outputs, ``state`` the inputs that they are the new
-    values of."""
+    values of, ``lacks`` those whose gradients they are, and whose gradient rank 1 lacks."""
 
     sequential: str
     wrong: str
@@ -30,6 +30,7 @@ class Example:
     relate: Mapping[str, Any] | None = None
     names: Sequence[str] = ()
     state: Sequence[str] = ()
+    lacks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,9 @@ class Kind(Enum):
     LEFT_OUT = PAGES["GG153"]
     MISPLACED = PAGES["GG154"]
     STATE_MOVED = PAGES["GG155"]
+    GRADIENT_LACKED = PAGES["GG156"]
+    DRAW_REPEATED = PAGES["GG157"]
+    DRAW_UNEQUAL = PAGES["GG158"]
 
 
 def page(code: str) -> Page:

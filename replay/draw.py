@@ -80,21 +80,24 @@ NARROW = 2  # bytes: integers of such a width are drawn from all of it, if they 
 
 
 def _integers(node: Json, fitted: Shrunk, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    """Positions of what they look up. ``generator`` was seeded with the number of the draw."""
+    seed = generator.initial_seed()
     shape, name = node["shape"], node["name"]
     info, rows = torch.iinfo(dtype), fitted.rows.get(node["name"])
     if rows is None and dtype.itemsize <= NARROW:
         return torch.randint(info.min, info.max + 1, shape, generator=generator)
     bound = min(rows or max([4, *shape]), info.max + 1)
     count = prod(shape)
-    each = torch.arange(max(count, bound)) % bound
-    shuffled = each[torch.randperm(len(each), generator=generator)]
-    if count < bound:
+    if count < bound:  # other rows with every draw, until all were looked up
         edges = [v for v in fitted.edges.get(name, ()) if 0 <= v < bound]
         chosen = torch.tensor(edges, dtype=torch.int64)
         chosen = chosen[torch.randperm(len(edges), generator=generator)][: count // 2 + 1]
-        shuffled = torch.cat([chosen, shuffled])[:count]
-        shuffled = shuffled[torch.randperm(count, generator=generator)]
-    shuffled = shuffled[:count].clone()
+        order = torch.randperm(bound, generator=torch.Generator().manual_seed(bound))
+        others = count - len(chosen)
+        each = torch.cat([chosen, order[(seed * others + torch.arange(others)) % bound]])
+    else:
+        each = torch.arange(count) % bound
+    shuffled = each[torch.randperm(count, generator=generator)]
     if name in fitted.skipped:  # targets that do not count
         shuffled[torch.randperm(count, generator=generator)[: count // 4]] = fitted.skipped[name]
     return shuffled.reshape(shape)

@@ -62,8 +62,9 @@ def constant(node: Mapping[str, Any]) -> Tensor:
 
 
 def has_value(node: Mapping[str, Any]) -> bool:
-    """Is it a constant whose number, or list of numbers, is known?"""
-    return node["op"] == "get_attr" and isinstance(node.get("value"), (int, float, list))
+    """Is it a constant, or an input, whose number, or list of numbers, is known?"""
+    given = node["op"] in ("get_attr", "placeholder")
+    return given and isinstance(node.get("value"), (int, float, list))
 
 
 def compute(table: Table, call: Called, node: Any, shapes: Shapes = None) -> Any:

@@ -48,6 +48,7 @@ class Lookups:
         if kernel in LOOKS_UP:
             for ids, dim, left_out in LOOKS_UP[kernel](self, node, given):
                 self._looks_up(ids, dim, left_out)
+                self._pads(ids, given.get("padding_idx"), place)
         self._follow(node, kernel, given, place)
 
     def of(self, argument: Any) -> Dims:
@@ -66,6 +67,12 @@ class Lookups:
             source = self.source(ids["node"])
             self.domains.setdefault(source, []).append(dim)
             self.skipped.setdefault(source, set()).add(left_out)
+
+    def _pads(self, ids: Any, row: Any, place: Any) -> None:
+        """The padding row of a table is one that ids are compared with."""
+        if is_reference(ids) and type(row) is int and row > 0:
+            holder, key = place("padding_idx")
+            self.counted.append(Counted(self.source(ids["node"]), "eq", holder, key, row))
 
     def _follow(self, node: Json, kernel: str, given: Mapping[Any, Any], place: Any) -> None:
         if not str(node.get("dtype", "")).startswith(("int", "uint", "bool")):

@@ -10,6 +10,7 @@ import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
+from gg_datalog.tracing.draws import note_compiled
 from gg_datalog.tracing.eager_route import NO_GRADIENT, Reduction, Traced, open_reductions
 from gg_datalog.tracing.inputs import Input, local_of
 from gg_datalog.tracing.private import (
@@ -94,6 +95,7 @@ def _arguments(inputs: Sequence[Input], leaves: Sequence[Any]) -> list[Input | N
 
 def _described(exported: Any, inputs: Sequence[Input], plain: Sequence[Input | None]) -> Traced:
     graph: fx.GraphModule = exported.graph_module
+    note_compiled(graph.graph)
     node = graph.graph.output_node()
     descriptions = node.meta["desc"]
     pending = _open(exported, descriptions, plain)

@@ -12,6 +12,7 @@ from torch import fx, nn
 from torch.distributed.tensor import Partial
 
 from gg_datalog.tracing.collective_mode import FunctionalCollectives, drop_unread, never_waited
+from gg_datalog.tracing.draws import Draws
 from gg_datalog.tracing.inputs import Input, attributes_of, local_of
 from gg_datalog.tracing.private import (
     FakeTensorMode,
@@ -65,7 +66,7 @@ def trace_eager(
 
     locals_ = [one.tensor for one in inputs]
     memory = [_memory(tensor) for tensor in locals_]
-    with _recording(module, mode), FunctionalCollectives(), MemoryKept(locals_):
+    with _recording(module, mode), Draws(), FunctionalCollectives(), MemoryKept(locals_):
         graph = make_fx(forward, tracing_mode="real", record_stack_traces=True)(*locals_)
     _check_unmoved(inputs, memory)
     _check_constants(graph)

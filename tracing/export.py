@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from gg_datalog.tracing.draws import drawn
 from gg_datalog.tracing.private import FakeTensor, ordinal_of_group, ranks_of_group
 from gg_datalog.tracing.program import WRAPPED
 from gg_datalog.tracing.record import Group
@@ -128,12 +129,20 @@ def _row(node: fx.Node, module: fx.GraphModule) -> Json:
     if isinstance(value, torch.Tensor):
         row["shape"] = [_size(e) for e in value.shape]
         row["dtype"] = str(value.dtype).removeprefix("torch.")
+    if draw := drawn(node, _shape_of(value)):
+        row["draw"] = draw
     source = source_line(node.meta.get("stack_trace"))
     if source:
         row["source"] = source
     if path := _module_path(node):
         row["module"] = path
     return row
+
+
+def _shape_of(value: Any) -> Sequence[Any]:
+    """Of the first result."""
+    first = value[0] if isinstance(value, (tuple, list)) and value else value
+    return list(first.shape) if isinstance(first, torch.Tensor) else []
 
 
 def target_name(node: fx.Node) -> str:

@@ -13,6 +13,7 @@ from gg_datalog.tracing.megatron import by_state, checked
 from gg_datalog.tracing.pieces import Piece
 from gg_datalog.tracing.placements import placed
 from gg_datalog.tracing.program import named_inputs, passed_at
+from gg_datalog.tracing.values import Computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,8 @@ class Input:
     because: str = ""
     placements: Sequence[str] = ()
     passed: str = ""
+    value: torch.Tensor | None = None
+    saved: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -39,15 +42,23 @@ class Input:
         return known
 
 
+VALUED = ("buffer", "attribute")
+
+
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor that this rank holds of a DTensor; any other tensor is what it is."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
-def program_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Input]:
+def program_inputs(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    computed: Computed | None = None,
+) -> list[Input]:
     """All inputs, each once, in the order of parameters, buffers, attributes and arguments."""
     found: dict[int, Input] = {}
-    stated, places = by_state(module), passed_at(args)
+    stated, places, saved = by_state(module), passed_at(args), set(_saved(module))
     for kind, name, tensor in _all(module, args, kwargs):
         local = local_of(tensor)
         if id(local) not in found:
@@ -55,8 +66,17 @@ def program_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, A
             if kind == "parameter" and name in stated:
                 placement = checked(name, tensor, stated[name], placement)
             at = places.get(id(tensor), "")
-            found[id(local)] = Input(name, kind, local, *placement, passed=at)
+            held = (kind == "buffer" and name in saved) or kind == "parameter"
+            value = computed.value(local) if computed and kind in VALUED else None
+            found[id(local)] = Input(name, kind, local, *placement, at, value, held)
     return list(found.values())
+
+
+def _saved(module: nn.Module) -> Iterator[str]:
+    """The names of the buffers that a checkpoint has, too."""
+    for path, one in module.named_modules():
+        for name in one._buffers.keys() - one._non_persistent_buffers_set:
+            yield f"{path}.{name}".lstrip(".")
 
 
 def _all(

@@ -19,6 +19,7 @@ KEYS = {
     "name", "sequential", "placement", "parts", "groups", "grouped", "pieces", "transposed",
     "overrules", "optional",
 }  # fmt: skip
+DOCUMENT = {"mesh", "relation", "gradients_in_part"}
 SHARD = re.compile(r"shard\(\s*(-?\d+)\s*(?:,\s*(\w+)\s*)?\)", re.IGNORECASE)
 REPLICATE = re.compile(r"replicate(?:\(\s*(?:\w+)?\s*\))?", re.IGNORECASE)
 SEE = "see docs/capture.md"
@@ -224,7 +225,9 @@ class Override:
     """All declarations; the last one that fits a name counts."""
 
     declarations: Sequence[Declared] = ()
+    gradients_in_part: Sequence[str] = ()
     used: set[int] = field(default_factory=set)
+    fitted: set[str] = field(default_factory=set)  # of gradients_in_part
 
     def declared(self, name: str) -> Declared | None:
         """What is declared of an input."""
@@ -233,6 +236,12 @@ class Override:
                 self.used.add(place)
                 return self.declarations[place]
         return None
+
+    def in_part(self, name: str) -> bool:
+        """Is it enough that some of the ranks that use the input return its gradient?"""
+        fitting = {text for text in self.gradients_in_part if fnmatchcase(name, text)}
+        self.fitted |= fitting
+        return bool(fitting)
 
     def check_used(self) -> None:
         """A declaration that fits no input is a mistake in it."""
@@ -244,6 +253,11 @@ class Override:
                     "names are those of parameters, buffers and arguments; * fits anything; "
                     "`optional = true` allows that nothing fits",
                 )
+        for text in self.gradients_in_part:
+            if text not in self.fitted:
+                raise InputError(
+                    f"no input is called `{text}`", "gradients_in_part", "correct the name"
+                )
 
 
 def load_override(given: Path | str | Mapping[str, Any] | None) -> Override:
@@ -251,7 +265,7 @@ def load_override(given: Path | str | Mapping[str, Any] | None) -> Override:
     if given is None:
         return Override()
     if isinstance(given, Mapping):
-        return Override(list(_declarations(given, "relations")))
+        return _override(given, "relations")
     if not isinstance(given, (str, Path)):
         raise InputError(f"relations are {type(given).__name__}", None, "give a file or a mapping")
     path = Path(given)
@@ -263,12 +277,20 @@ def load_override(given: Path | str | Mapping[str, Any] | None) -> Override:
         raise InputError(f"relations cannot be read: {text}", str(path), SEE) from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"relations are not TOML: {error}", str(path), SEE) from None
-    return Override(list(_declarations(document, str(path))))
+    return _override(document, str(path))
+
+
+def _override(document: Mapping[str, Any], where: str) -> Override:
+    names = document.get("gradients_in_part", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError("gradients_in_part is a list of names; * fits anything", where, SEE)
+    return Override(list(_declarations(document, where)), names)
 
 
 def _declarations(document: Mapping[str, Any], where: str) -> Iterator[Declared]:
-    if unknown := set(document) - {"mesh", "relation"}:
-        raise InputError(f"unknown key `{min(unknown)}`", where, "known: mesh, relation")
+    if unknown := set(document) - DOCUMENT:
+        known = ", ".join(sorted(DOCUMENT))
+        raise InputError(f"unknown key `{min(unknown)}`", where, f"known: {known}")
     mesh, rows = document.get("mesh", {}), document.get("relation", [])
     if not isinstance(mesh, Mapping) or not all(type(n) is int and n > 0 for n in mesh.values()):
         raise InputError("[mesh] gives a size per axis, the outermost first", where, SEE)

@@ -9,9 +9,10 @@ from typing import Any
 from gg_datalog.extract.case import CaseFiles
 from gg_datalog.extract.documents import CaseDocuments
 from gg_datalog.folders import replaced_folder, write_manifest
+from gg_datalog.tracing.constants import known_values, with_values
 from gg_datalog.tracing.export import groups_document
 from gg_datalog.tracing.override import Override
-from gg_datalog.tracing.record import InputRecord, RankRecord
+from gg_datalog.tracing.record import SEQUENTIAL, InputRecord, RankRecord
 from gg_datalog.tracing.relations import relate
 from gg_datalog.tracing.results import pair_results
 
@@ -55,14 +56,18 @@ def paired(
     results = pair_results(sequential, ranks, related, world_size)
     said = (*_left_out(ranks, world_size), *notes, *results.assumptions)
     assumptions = [("capture", text) for text in said] + related.assumptions()
+    linked = {(row["rank"], row["dist"]) for row in related.rows}
+    linked |= {(SEQUENTIAL, row["seq"]) for row in related.rows}
+    valued = {r.rank: known_values(r, linked) for r in (sequential, *ranks)}
+    graphs = {r.rank: _returning(r.graph, results.unchanged.get(r.rank, [])) for r in ranks}
     documents = CaseDocuments(
-        seq=results.graph,
-        dist={r.rank: _returning(r.graph, results.unchanged.get(r.rank, [])) for r in ranks},
+        seq=with_values(results.graph, valued[SEQUENTIAL]),
+        dist={rank: with_values(graph, valued[rank]) for rank, graph in graphs.items()},
         groups={
             "seq": groups_document({0: sequential.groups}),
             "dist": groups_document({record.rank: record.groups for record in ranks}),
         },
-        relations=related.rows,
+        relations=[row for row in related.rows if not _of_constants(row, valued)],
         outputs=results.rows,
         about={
             **about,
@@ -71,6 +76,12 @@ def paired(
         },
     )
     return Pair(documents, [sequential, *ranks])
+
+
+def _of_constants(row: Json, valued: Mapping[int, Mapping[str, Any]]) -> bool:
+    """Is one of both a number of the graph now, and no input?"""
+    held = valued[SEQUENTIAL].get(row["seq"]), valued[row["rank"]].get(row["dist"])
+    return any(isinstance(value, (int, float)) for value in held)
 
 
 def _left_out(ranks: Sequence[RankRecord], world_size: int) -> list[str]:

@@ -56,6 +56,7 @@ try:
     from torch.fx.proxy import TracerBase
     from torch.testing._internal.distributed.fake_pg import FakeStore
     from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
 except ImportError as error:
     from gg_datalog.errors import InputError
 
@@ -87,6 +88,7 @@ __all__ = [
     "Work",
     "aot_export_joint_with_descriptors",
     "below_autograd",
+    "disable_current_modes",
     "dynamo_graph_capture_for_export",
     "fx_traceback",
     "get_process_group_ranks",

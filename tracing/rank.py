@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import fx, nn
 
+from gg_datalog.tracing.draws import unseeded
 from gg_datalog.tracing.dynamo_route import trace_dynamo
 from gg_datalog.tracing.eager_route import Traced, trace_eager
 from gg_datalog.tracing.export import (
@@ -21,11 +22,11 @@ from gg_datalog.tracing.export import (
 from gg_datalog.tracing.inputs import Input, program_inputs
 from gg_datalog.tracing.private import FakeTensorMode, quiet, real_meshes
 from gg_datalog.tracing.program import Program
-from gg_datalog.tracing.record import InputRecord, RankRecord
+from gg_datalog.tracing.record import SEQUENTIAL, InputRecord, RankRecord, result_of
 from gg_datalog.tracing.refusal import WITHOUT, Refused, refusal
+from gg_datalog.tracing.values import Computed, packed
 from gg_datalog.tracing.world import rank_of
 
-SEQUENTIAL = -1
 ROUTES: dict[str, Callable[..., Traced]] = {"dynamo": trace_dynamo, "eager": trace_eager}
 
 
@@ -35,14 +36,16 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
     doing = "building the program"
     started = perf_counter()
     try:
-        with rank_of(max(rank, 0), world_size):
+        with rank_of(max(rank, 0), world_size), unseeded():
             mode = FakeTensorMode(allow_non_fake_inputs=True)
-            with mode, real_meshes(), quiet():
+            computed = Computed()
+            with mode, computed, real_meshes(), quiet():
                 module = program.module(max(rank, 0), world_size)
+            with mode, real_meshes(), quiet():
                 args, kwargs = program.inputs(max(rank, 0), world_size)
             doing = "capture"
             with mode, quiet():
-                inputs = program_inputs(module, args, kwargs)
+                inputs = program_inputs(module, args, kwargs, computed)
             _uncaptured(module, route, program)
             with quiet():
                 traced = ROUTES[route](program, module, args, kwargs, inputs, mode)
@@ -66,7 +69,7 @@ def _record(traced: Traced, rank: int, notes: Sequence[str], started: float) -> 
         rank=rank,
         graph=document,
         groups=groups_of(graph),
-        inputs=[_input(n, one) for n, one in zip(nodes, traced.inputs, strict=True)],
+        inputs=[_input(n, one, traced) for n, one in zip(nodes, traced.inputs, strict=True)],
         outputs=list(_outputs(graph, traced.returned)),
         notes=notes,
         seconds=perf_counter() - started,
@@ -106,7 +109,9 @@ def _outputs(graph: fx.Graph, names: Sequence[str]) -> Any:
             yield name, value.name
 
 
-def _input(node: str, one: Input) -> InputRecord:
+def _input(node: str, one: Input, traced: Traced) -> InputRecord:
+    """``one`` as plain data. What a program writes holds nothing for good."""
+    stays = f"updated_{result_of(one.kind, one.name)}" not in traced.returned
     sizes = tuple(e if isinstance(e, int) else str(e) for e in one.tensor.shape)
     return InputRecord(
         node=node,
@@ -118,6 +123,8 @@ def _input(node: str, one: Input) -> InputRecord:
         pieces=one.pieces,
         because=one.because,
         passed=one.passed,
+        value=packed(one.value) if one.value is not None and stays else None,
+        saved=one.saved,
     )
 
 

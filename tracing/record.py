@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Json = dict[str, Any]
+SEQUENTIAL = -1  # the rank of the sequential program
 Group = tuple[list[int], int]  # ranks, and the place among the groups of these ranks
 
 
@@ -17,6 +18,8 @@ class InputRecord:
     ``local`` and ``shape`` are the local and the global shape; ``pieces`` are pairs of boxes
     (global, local), or None where nothing in the program says which; ``because`` is what says it.
     ``passed`` is where an argument was passed by place: the place, and the way inside of it.
+    ``value`` is what a buffer or an attribute holds, where literals and shapes say it (see
+    :func:`gg_datalog.tracing.values.unpacked`); ``saved`` is true where a checkpoint has it, too.
     """
 
     node: str
@@ -28,6 +31,8 @@ class InputRecord:
     pieces: Sequence[Any] | None
     because: str
     passed: str = ""
+    value: bytes | None = None
+    saved: bool = False
 
     @property
     def gradient(self) -> str:

@@ -6,10 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from gg_datalog.errors import InputError
+from gg_datalog.tracing.located import located, uninformative
 from gg_datalog.tracing.override import Declared, Override
-from gg_datalog.tracing.pieces import agree
+from gg_datalog.tracing.pieces import Box, Piece, agree
 from gg_datalog.tracing.record import InputRecord, RankRecord
+from gg_datalog.tracing.values import unpacked
 
 Json = dict[str, Any]
 Held = tuple[InputRecord, int, InputRecord]  # of the sequential program, rank, of the rank
@@ -19,11 +23,14 @@ Held = tuple[InputRecord, int, InputRecord]  # of the sequential program, rank, 
 class Related:
     """The rows of relations.json, and what was taken on trust.
 
-    ``held`` says which input of the sequential program an input of a rank belongs to.
+    ``held`` says which input of the sequential program an input of a rank belongs to, ``compared``
+    names those whose values say it, ``in_part`` those whose gradient some ranks may lack.
     """
 
     rows: list[Json] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    compared: dict[str, None] = field(default_factory=dict)
+    in_part: set[str] = field(default_factory=set)
     guessed: dict[str, dict[str, None]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -34,10 +41,14 @@ class Related:
     def assumptions(self) -> list[tuple[str, str]]:
         """One text for all that is guessed in the same way."""
         how = "taken, by name or place and by shape, as"
-        return [
+        said = [
             ("guessed relation", f"{how} {what}: {listed(list(names))}")
             for what, names in self.guessed.items()
         ]
+        if self.compared:
+            names = listed(list(self.compared))
+            said.append(("computed values", f"hold what building the program computes: {names}"))
+        return said
 
 
 SHOWN = 12
@@ -68,6 +79,8 @@ def relate(
                 continue
             used.add(ours.node)
             found.held.append((ours, record.rank, one))
+            if override.in_part(one.name):
+                found.in_part.add(ours.update)
             for row in _rows(ours, one, record, declared, world_size, found):
                 found.rows.append(row)
     for one in sequential.inputs:
@@ -178,26 +191,74 @@ def _guessed(
     found: Related,
 ) -> Iterator[Json]:
     """By name and shape: equal shapes are replicas, one smaller dimension is a shard."""
-    mine, theirs = _sizes(ours.shape), _sizes(one.local)
-    if mine == theirs:
-        found.guess(one.name, "replicas of the sequential input")
-        yield dict(head)
+    guess = _guess(ours, one, record.rank, world_size)
+    theirs, mine = told(one), told(ours)
+    if theirs is not None and mine is not None:
+        expected = guess[0] if guess is not None else None
+        pieces = located(mine, theirs, expected)
+        if pieces is not None:
+            yield from _compared(pieces, expected, one, record, head, found)
+            return
+    if guess is None:
+        found.warnings.append(
+            f"`{one.name}` of {record.who} is {_sizes(one.local)}, sequentially "
+            f"{_sizes(ours.shape)}: left open, say in relations.toml what it holds"
+        )
         return
+    box, what = guess
+    found.guess(one.name, what)
+    yield {**head} if one.local == ours.shape else {**head, "seq_box": box}
+
+
+def told(one: InputRecord) -> torch.Tensor | None:
+    """The values of an input, where they say what it is: one number everywhere says nothing of
+    what a checkpoint will put there."""
+    value = unpacked(one.value) if one.value is not None else None
+    return None if value is not None and one.saved and uninformative(value) else value
+
+
+def _guess(
+    ours: InputRecord, one: InputRecord, rank: int, world_size: int
+) -> tuple[Box, str] | None:
+    """The part of the sequential input that a rank seems to hold, in words, too."""
+    mine, theirs = _sizes(ours.shape), _sizes(one.local)
+    box = [[0, e] for e in theirs]
+    if mine == theirs:
+        return box, "replicas of the sequential input"
     cut = [d for d, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b]
     parts = mine[cut[0]] // theirs[cut[0]] if len(cut) == 1 and theirs[cut[0]] else 0
     fits = len(mine) == len(theirs) and len(cut) == 1 and parts * theirs[cut[0]] == mine[cut[0]]
     if not fits or parts < 2 or world_size % parts:
-        found.warnings.append(
-            f"`{one.name}` of {record.who} is {theirs}, sequentially {mine}: left open, say in "
-            "relations.toml what it holds"
-        )
-        return
-    place, order = _place(one, record.rank, parts, world_size)
-    box = [[0, e] for e in theirs]
+        return None
+    place, order = _place(one, rank, parts, world_size)
     width = theirs[cut[0]]
     box[cut[0]] = [place * width, (place + 1) * width]
-    found.guess(one.name, f"one of {parts} shards of dimension {cut[0]}, {order}")
-    yield {**head, "seq_box": box}
+    return box, f"one of {parts} shards of dimension {cut[0]}, {order}"
+
+
+def _compared(
+    pieces: Sequence[Piece],
+    expected: Box | None,
+    one: InputRecord,
+    record: RankRecord,
+    head: Mapping[str, Any],
+    found: Related,
+) -> Iterator[Json]:
+    """Values say which part it is, whatever its place among the ranks."""
+    found.compared[one.name] = None
+    if not pieces:
+        found.warnings.append(
+            f"{one.kind} `{one.name}` of {record.who} holds nothing of what the sequential one "
+            "holds, as their values show: nothing is known of it"
+        )
+    elif expected is not None and [seq for seq, _ in pieces] != [expected]:
+        found.warnings.append(
+            f"{one.kind} `{one.name}` of {record.who} holds {_text(pieces)} of the sequential one, "
+            f"as their values show, where its place among the ranks lets expect "
+            f"{_text([(expected, expected)])}"
+        )
+    for seq_box, dist_box in pieces:
+        yield {**head, "seq_box": seq_box, "dist_box": dist_box}
 
 
 def _place(one: InputRecord, rank: int, parts: int, world_size: int) -> tuple[int, str]:

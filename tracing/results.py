@@ -52,7 +52,8 @@ def pair_results(
         if nodes or (whole and pairing.expected(name)):
             held = {str(rank): nodes[rank] for rank in sorted(nodes)}
             state = pairing.state(name, nodes)
-            found.rows.append({"seq": node, "dist": held, "name": name} | state)
+            row = {"seq": node, "dist": held, "name": name} | state
+            found.rows.append(row | pairing.lacks(name))
         else:
             found.warnings.append(f"no rank returns anything for `{name}`: it is not checked")
     if not any(pairing.returned(name) for name in pairing.ours):
@@ -63,7 +64,7 @@ def pair_results(
         )
     found.assumptions = list(pairing.left_out())
     left_open = sorted([*found.warnings, *pairing.surplus(), *pairing.second()])
-    found.warnings = [*left_open, *pairing.stale(found.unchanged), *pairing.in_part()]
+    found.warnings = [*left_open, *pairing.stale(found.unchanged)]
     return found
 
 
@@ -79,6 +80,7 @@ class _Pairing:
         self.updates = {one.update: one for one in sequential.inputs}
         self.holders = _holders(self.held)
         self.theirs = _by_our_names(ranks, self.held, self.holders)
+        self.in_part = related.in_part
         self.graphs = {record.rank: record.graph for record in ranks}
         self.graph, self.ours = sequential.graph, dict(sequential.outputs)
         self._share()
@@ -206,20 +208,16 @@ class _Pairing:
                 f"its program: {listed(names)}"
             )
 
-    def in_part(self) -> Iterator[str]:
-        """Gradients that some of the ranks alone have which use the parameter may be meant so
-        (ZeRO), and what becomes of the others' parameters shows where a step is captured."""
-        names = [
-            name
-            for name, owner in self.gradients.items()
-            if self.returned(name) and owner.update not in self.ours and name in self.ours
-            if any(self._reads(rank, one) for rank, one in self._silent(name, owner).items())
-        ]
-        if names:
-            yield (
-                f"some ranks use the parameter and return nothing for {listed(names)}: only what "
-                "the others return is checked"
-            )
+    def lacks(self, name: str) -> Json:
+        """The ranks that use what a result is the gradient of, and return none: unless a step is
+        captured, which shows what becomes of the parameter, or it is declared to be meant so
+        (ZeRO)."""
+        owner = self.gradients.get(name)
+        if owner is None or owner.update in self.ours or owner.update in self.in_part:
+            return {}
+        silent = self._silent(name, owner) if self.returned(name) else {}
+        using = {str(rank): one.node for rank, one in silent.items() if self._reads(rank, one)}
+        return {"lacks": using} if using else {}
 
 
 def _called(held: Sequence[Held], found: Sequence[Share]) -> Iterator[Held]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
 from gg_datalog.terms import coefficient_text
-from gg_datalog.wording import names_text
+from gg_datalog.wording import names_text, ranks_text, some
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,7 +27,7 @@ CERTAIN = (
     Kind.COLLECTIVE, Kind.OTHER_COEFFICIENT, Kind.OPEN_REDUCTION, Kind.PART_USED, Kind.WRONG_GROUP,
     Kind.REDUCED_TWICE, Kind.USED_FACTOR, Kind.WRONG_ORDER, Kind.NEEDS_WHOLE,
     Kind.GRADIENT, Kind.UNWRITTEN, Kind.STALE, Kind.LEFT_OUT, Kind.WRONG_RANGE, Kind.NOT_LINEAR,
-    Kind.MISPLACED, Kind.STATE_MOVED,
+    Kind.MISPLACED, Kind.STATE_MOVED, Kind.GRADIENT_LACKED, Kind.DRAW_REPEATED, Kind.DRAW_UNEQUAL,
 )  # fmt: skip
 
 
@@ -48,6 +48,8 @@ def diagnose(database: duckdb.DuckDBPyConnection) -> list[Finding]:
     causes = [f for f in breaks if f.code in CAUSES]
     found = [
         *mismatches,
+        *_seeds(database),
+        *_lacking(database),
         *causes,
         *back,
         *breaks[len(causes) :],
@@ -120,6 +122,58 @@ def _draws(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
             "they are drawn for elements that hold the same, and nothing says which is which",
             seq=seq,
             dist=(dist,),
+        )
+
+
+def _seeds(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    """Per sequential draw one finding of each kind."""
+    for table, kind, told in (
+        ("draw_repeated", Kind.DRAW_REPEATED, "hold different elements of `{}`, and draw the same"),
+        ("draw_unequal", Kind.DRAW_UNEQUAL, "hold the same elements of `{}`, and draw different"),
+    ):
+        sql = f"""
+            SELECT d.seq, list(DISTINCT d.a ORDER BY d.a), list(DISTINCT f.stream ORDER BY f.stream)
+            FROM {table} d JOIN result_of r ON r.gives = d.a JOIN drawn_as f ON f."by" = r."by"
+            JOIN result_of s ON s.gives = d.seq
+            WHERE (s."by", s.place) IN (
+                SELECT ("by", min(place)) FROM result_of
+                WHERE gives IN (SELECT seq FROM {table}) GROUP BY "by"
+            )
+            GROUP BY d.seq ORDER BY d.seq"""
+        for seq, dist, streams in rows(database, sql):
+            seeds = list(dict.fromkeys(stream.partition(":")[0] for stream in streams))
+            given = f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds[:MANY])}"
+            yield finding(
+                kind,
+                f"{names_text(dist)} {told.format(seq)} numbers ({given})",
+                seq=seq,
+                dist=tuple(dist),
+            )
+
+
+def _lacking(database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    """One finding for all gradients that the same ranks lack."""
+    sql = """
+        WITH lacking AS (
+            SELECT wants, list('r' || rank || '.' || dist ORDER BY rank) AS used,
+                   list(rank ORDER BY rank) AS ranks
+            FROM gradient_lacked GROUP BY wants
+        ), given AS (
+            SELECT wants, list(rank ORDER BY rank) AS ranks FROM returned_name GROUP BY wants
+        )
+        SELECT l.ranks, g.ranks, list(coalesce(nullif(o.name, ''), o.seq) ORDER BY wants),
+               list(o.seq ORDER BY wants), arg_min(l.used, wants)
+        FROM lacking l JOIN given g USING (wants) JOIN output_name o USING (wants)
+        GROUP BY ALL ORDER BY min(wants)"""
+    for lacking, giving, names, outputs, used in rows(database, sql):
+        yield finding(
+            Kind.GRADIENT_LACKED,
+            f"{ranks_text(giving)} alone {'returns' if len(giving) == 1 else 'return'} "
+            f"{some([f'`{name}`' for name in names])}, and {ranks_text(lacking)} "
+            f"{'uses' if len(lacking) == 1 else 'use'} the parameter, too",
+            dist=tuple(used),
+            effect="replicas of the parameter drift apart with the next step",
+            outputs=tuple(outputs),
         )
 
 

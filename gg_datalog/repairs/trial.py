@@ -69,5 +69,6 @@ def outcome(facts: Mapping[str, Any], derived: Mapping[str, Any]) -> Outcome:
     return Outcome(
         frozenset(() if derived["draw_shared"].num_rows else mapped),
         frozenset(derived["seq_mapped"]["of"].to_pylist()),
-        not facts["collective_mismatch"].num_rows,
+        not any(facts[name].num_rows for name in ("collective_mismatch", "gradient_lacked"))
+        and not any(derived[name].num_rows for name in ("draw_repeated", "draw_unequal")),
     )

@@ -134,7 +134,9 @@ COMMENT ON VIEW output_status IS 'The status of every output: mapped, unmapped o
 
 CREATE VIEW verdict AS
 SELECT CASE
-           WHEN EXISTS (SELECT 1 FROM collective_mismatch) THEN 'does-not-refine'
+           WHEN EXISTS (SELECT 1 FROM collective_mismatch)
+                OR EXISTS (SELECT 1 FROM draw_repeated) OR EXISTS (SELECT 1 FROM draw_unequal)
+                OR EXISTS (SELECT 1 FROM gradient_lacked) THEN 'does-not-refine'
            WHEN EXISTS (SELECT 1 FROM output_status WHERE status = 'unmapped')
                THEN 'does-not-refine'
            WHEN EXISTS (SELECT 1 FROM output_status WHERE status = 'inconclusive')

@@ -249,6 +249,10 @@ def test_a_declaration_that_fits_nothing() -> None:
     override = load_override({"relation": rows})
     override.declared("weight")
     override.check_used()
+    override = load_override({"gradients_in_part": ["a.*", "b"]})
+    assert [override.in_part(name) for name in ("a.weight", "c")] == [True, False]
+    with pytest.raises(InputError, match="no input is called `b`"):
+        override.check_used()
 
 
 def test_a_file(tmp_path: Path) -> None:
@@ -308,6 +312,7 @@ MALFORMED: dict[str, tuple[Any, str]] = {
     "a number as counterpart": ({"relation": [REPLICA | {"sequential": 1}]}, "`sequential` is the"),
     "transposed maybe": ({"relation": [REPLICA | {"transposed": 1}]}, "`transposed` is neither"),
     "overrules maybe": ({"relation": [REPLICA | {"overrules": "yes"}]}, "`overrules` is neither"),
+    "gradients of one": ({"gradients_in_part": "a.*"}, "gradients_in_part is a list of names"),
     "optional maybe": ({"relation": [REPLICA | {"optional": "no"}]}, "`optional` is neither"),
     "one piece": ({"relation": [{"name": "w", "pieces": BOX}]}, "`pieces` is a list of tables"),
     "no pieces": ({"relation": [{"name": "w", "pieces": []}]}, "`pieces` is empty"),

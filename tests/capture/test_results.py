@@ -101,13 +101,20 @@ def one_rank_detaches(net: Any, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("mode", ROUTES)
 def test_a_gradient_that_only_some_ranks_return(mode: Any) -> None:
-    """As with ZeRO: the others are told of it, or of what it does to the parameter, later."""
+    """Replicas drift apart with the next step, unless the program is meant so (ZeRO: the others
+    are told of it later)."""
     pair = captured(one_rank_detaches, mode, backward=True)
-    assert verify(pair).refines
-    assert warnings(pair) == [
-        "some ranks use the parameter and return nothing for `grad_a.weight`: only what the others "
-        "return is checked"
-    ]
+    result = verify(pair)
+    assert result.verdict == "does-not-refine" and warnings(pair) == []
+    (found,) = result.findings
+    assert (found.code, found.dist) == ("GG156", ("r1.a_weight",))
+    assert found.message == (
+        "rank 0 alone returns `grad_a.weight`, and rank 1 uses the parameter, too"
+    )
+    meant = captured(
+        one_rank_detaches, mode, backward=True, relations={"gradients_in_part": ["a.*"]}
+    )
+    assert verify(meant).refines
 
 
 def descend(net: Any, *left_out: str) -> None:

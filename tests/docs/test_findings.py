@@ -30,17 +30,22 @@ def findings(page: Page, dist: str, folder: Path, related: bool = True) -> list[
         page.code, example.sequential, dist, example.world, relate=relate, groups=example.groups
     )
     write(case, folder)
-    name_outputs(folder, example.names, example.state)
+    name_outputs(folder, example.names, example.state, example.lacks if related else ())
     return list(verify(folder, engine="clingo").findings)
 
 
-def name_outputs(folder: Path, names: Sequence[str], state: Sequence[str]) -> None:
+def name_outputs(
+    folder: Path, names: Sequence[str], state: Sequence[str], lacks: Sequence[str] = ()
+) -> None:
     """Gives the outputs the names that the program has for them, and says what they are new values
-    of."""
+    of, and of what rank 1 lacks the gradient."""
     path = folder / "outputs.json"
     rows = json.loads(path.read_text())
     for output, given in zip(rows, state, strict=False):
         output["state"] = {"seq": given, "dist": dict.fromkeys(output["dist"], given)}
+    for output, used in zip(rows, lacks, strict=False):
+        del output["dist"]["1"]
+        output["lacks"] = {"1": used}
     for output, name in zip(rows, names, strict=False):
         output["name"] = name
     path.write_text(json.dumps(rows))

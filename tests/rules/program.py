@@ -109,6 +109,7 @@ class Program:
     def _call(self, call: ast.Call, wanted: str) -> str:
         args = [self._argument(a) for a in call.args]
         kwargs = {k.arg: self._argument(k.value) for k in call.keywords if k.arg}
+        drawn = kwargs.pop("drawn", "")
         if "dtype" in kwargs:
             kwargs["dtype"] = {"dtype": kwargs["dtype"]}
         name = ast.unparse(call.func)
@@ -123,6 +124,8 @@ class Program:
             target = f"aten.{first}.{rest or 'default'}"
         node = self._add(wanted, "call_function", target, args, kwargs)
         dtype = kwargs["dtype"]["dtype"] if "dtype" in kwargs else "bool" if first in TESTS else ""
+        if drawn:
+            self.nodes[-1]["draw"] = drawn
         if dtype:
             self.nodes[-1]["dtype"] = self._dtype[node] = dtype
         return node

@@ -1,0 +1,114 @@
+"""Which random numbers a program draws: the seed of the generator, and how far it is used.
+
+Fake tensors use no random numbers up. Here every draw uses some of the real generator, so that its
+state tells one draw from the next, and equal states with equal calls are equal draws.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import fx
+
+from gg_datalog.tracing.private import (
+    TorchDispatchMode,
+    disable_current_modes,
+    fx_traceback,
+)
+from gg_datalog.tracing.schemas import is_drawn
+
+NOBODYS = 0x6764_6461_7461_6C6F  # the seed of what no program has seeded
+MOST = 1 << 16  # numbers that a draw uses up
+KEY = "draw"
+
+
+@contextmanager
+def unseeded() -> Iterator[None]:
+    """The default generator has a seed that no program gives; what it was comes back afterwards."""
+    generator = torch.default_generator
+    before = generator.get_state()
+    generator.manual_seed(NOBODYS)
+    try:
+        yield
+    finally:
+        generator.set_state(before)
+
+
+class Draws(TorchDispatchMode):  # type: ignore[misc]
+    """Notes with every node that draws random numbers in what state the generator was."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Every operator comes by."""
+        kwargs = kwargs or {}
+        if not _draws(func):
+            return func(*args, **kwargs)
+        generator = kwargs.get("generator") or torch.default_generator
+        meta = fx_traceback.current_meta
+        before = meta.get("custom")
+        with disable_current_modes():
+            meta["custom"] = {**(before or {}), KEY: _state(generator)}
+        try:
+            out = func(*args, **kwargs)
+        finally:
+            meta["custom"] = before
+        with disable_current_modes():
+            _use_up(generator, out[0] if isinstance(out, (tuple, list)) else out)
+        return out
+
+
+@cache
+def _draws(func: Any) -> bool:
+    return func.namespace in ("aten", "prims") and is_drawn(str(func))
+
+
+def _state(generator: torch.Generator) -> tuple[str, str]:
+    """The seed (``-`` where nobody gave one), and the state in brief."""
+    seed = generator.initial_seed()
+    state = bytes(generator.get_state().tolist())
+    return "-" if seed == NOBODYS else str(seed), hashlib.sha256(state).hexdigest()
+
+
+def _use_up(generator: torch.Generator, drawn: torch.Tensor) -> None:
+    if generator.device.type == "cpu":
+        count = drawn.numel() if isinstance(drawn.numel(), int) else MOST
+        torch.rand(min(count, MOST), generator=generator)
+
+
+def note_compiled(graph: fx.Graph) -> None:
+    """The same for a graph that was captured as a whole: all of it draws from the default
+    generator, in its order."""
+    generator = torch.default_generator
+    before = generator.get_state()
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        first = value[0] if isinstance(value, (tuple, list)) and value else value
+        func = node.target
+        if isinstance(func, torch._ops.OpOverload) and _draws(func) and _is_tensor(first):
+            node.meta["custom"] = {**(node.meta.get("custom") or {}), KEY: _state(generator)}
+            _use_up(generator, first)
+    generator.set_state(before)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def drawn(node: fx.Node, shape: Sequence[Any]) -> str:
+    """What the case format says of a node that draws: equal where seed, state, call and shape
+    are."""
+    custom = node.meta.get("custom")
+    noted = custom.get(KEY) if isinstance(custom, dict) else None
+    if noted is None or not isinstance(node.target, torch._ops.OpOverload):
+        return ""
+    if not _draws(node.target):
+        return ""
+    seed, state = noted
+    call = f"{state} {node.target} {list(map(str, shape))}"
+    return f"{seed}:{hashlib.sha256(call.encode()).hexdigest()[:16]}"
