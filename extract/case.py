@@ -378,7 +378,8 @@ def _check_output(row: Output, case: Case) -> None:
 def _check_state(row: Output, case: Case) -> None:
     """The inputs that an output is the new value of, or the gradient of, are there."""
     seq, dist = row.state or ("", {})
-    graphs = [("state", case.seq, seq)] if row.state else []
+    graphs: list[tuple[str, Graph | None, str]] = []
+    graphs += [("state", case.seq, seq)] if row.state else []
     graphs += [("state", case.dist.get(rank), name) for rank, name in dist.items()]
     graphs += [("lacks", case.dist.get(rank), name) for rank, name in row.lacks.items()]
     for key, graph, name in graphs:

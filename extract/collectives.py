@@ -3,15 +3,15 @@ member, and become sums, concatenations and slices of the members' tensors."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from gg_datalog.errors import InputError
 from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseless
 from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn, single, total
+from gg_datalog.extract.flight import waited_for
 from gg_datalog.extract.graph import Node, Ref, is_symbolic
 from gg_datalog.extract.lower import Call, lower
 from gg_datalog.extract.lower import result_shapes as result_shapes_of
@@ -52,21 +52,34 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Message:
-    """One end of a transfer between two ranks: ``place`` in a batch, -1 where it is on its own."""
+    """One end of a transfer between two ranks: the ``number``-th of its kind with this key."""
 
     key: tuple[Communicator, int, int, int]  # communicator, from, to, tag
     view: View | None
     dtype: str
     receives: bool
+    number: int = 0
+
+    @property
+    def peer(self) -> int:
+        """The other rank."""
+        return self.key[1 if self.receives else 2]
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """A rank that sends and waits for what it receives."""
+    """What a rank sends and receives with one call. Where it is ``started`` the rank goes on, and
+    waits later for both: a message is sent where the other rank receives it."""
 
     call: Call
     messages: tuple[Message, ...]
     many: bool
+    started: bool = False
+
+    @property
+    def awaited(self) -> list[Message]:
+        """What its rank waits for. That what nobody waits for was sent is not asked."""
+        return [m for m in self.messages if m.receives or self.started]
 
 
 @dataclass
@@ -78,13 +91,16 @@ class World:
     instances: list[tuple[int, str, str, str, int, str]] = field(default_factory=list)
     mismatches: list[tuple[int, str, str, str]] = field(default_factory=list)
     _by_ranks: dict[tuple[str, tuple[Any, ...]], Communicator] = field(default_factory=dict)
+    # both ends of messages, by key, in order
     _sent: dict[Any, list[tuple[int, Node, Message]]] = field(default_factory=dict)
+    _wanted: dict[Any, list[tuple[int, Node, Message]]] = field(default_factory=dict)
+    _started: dict[tuple[int, str], Transfer] = field(default_factory=dict)
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
         """Lowers every graph to its end."""
         running = {rank: lower(ctx) for rank, ctx in self.contexts.items()}
         waiting: dict[int, Waiting] = {}
-        receiving: dict[int, Transfer] = {}
+        receiving: dict[int, tuple[Node, Transfer]] = {}
         while running:
             for rank in [r for r in running if r not in waiting and r not in receiving]:
                 call = next(running[rank], None)
@@ -92,11 +108,15 @@ class World:
                     del running[rank]
                     if progress:
                         progress(rank)
+                elif call.of:
+                    receiving[rank] = call.node, self._started[rank, call.of]
                 elif call.name in TRANSFERS:
-                    receiving[rank] = self._send(rank, call)
+                    transfer = self._post(rank, call)
+                    if not transfer.started:
+                        receiving[rank] = call.node, transfer
                 else:
                     waiting[rank] = self._arrive(rank, call)
-            done = [r for r, transfer in receiving.items() if self._receive(r, transfer)]
+            done = [r for r, (_, transfer) in receiving.items() if self._receive(r, transfer)]
             for rank in done:
                 del receiving[rank]
             if done or any(r not in waiting and r not in receiving for r in running):
@@ -113,8 +133,9 @@ class World:
             self.mismatches += ctx.early
 
     # ---- transfers between two ranks
-    def _send(self, rank: int, call: Call) -> Transfer:
-        """Posts what the rank sends, and says what it waits for."""
+    def _post(self, rank: int, call: Call) -> Transfer:
+        """Posts what the rank sends and what it wants. One that is waited for later (a batch is
+        not: its items are) gives nothing yet."""
         ctx, node = self.contexts[rank], call.node
         ctx.node = node
         group = self._group(rank, node)
@@ -122,16 +143,27 @@ class World:
         try:
             kinds, peers, tags, tensors = _batch(node) if many else _transfer(call)
             into = {m for k, t in zip(kinds, tensors, strict=True) for m in _received(ctx, k, t)}
-            messages = tuple(
+            ends = [
                 self._message(rank, group, kind, int(peer), int(tag), tensor, into)
                 for kind, peer, tag, tensor in zip(kinds, peers, tags, tensors, strict=True)
-            )
+            ]
         except SENSELESS as error:
             raise senseless(ctx, error) from error
-        for message in messages:
-            if not message.receives:
-                self._sent.setdefault(message.key, []).append((rank, node, message))
-        return Transfer(call, messages, many)
+        messages = []
+        for end in ends:
+            posted = (self._wanted if end.receives else self._sent).setdefault(end.key, [])
+            message = replace(end, number=len(posted))
+            posted.append((rank, node, message))
+            messages.append(message)
+        started = not many and node.name in waited_for(ctx)
+        transfer = Transfer(call, tuple(messages), many, started)
+        if started:
+            ctx.started.add(node.name)
+            self._started[rank, node.name] = transfer
+            self._opaque(rank, node, [m.view for m in messages])
+            if not messages[0].receives:
+                ctx.values[node.name] = messages[0].view
+        return transfer
 
     def _message(
         self,
@@ -155,24 +187,41 @@ class World:
         return Message((group, *ends, tag), view, ctx.dtype_of(tensor), receives)
 
     def _receive(self, rank: int, transfer: Transfer) -> bool:
-        """Takes what was sent, where all of it is there."""
-        wanted = Counter(m.key for m in transfer.messages if m.receives)
-        if any(len(self._sent.get(key, ())) < count for key, count in wanted.items()):
+        """Takes what was sent, where all of it is there, and what the rank sends is received."""
+        if self._lacking(transfer):
             return False
-        ctx, node = self.contexts[rank], transfer.call.node
+        node = transfer.call.node
         values: list[View | None] = []
         for message in transfer.messages:
             if not message.receives:
                 values.append(message.view)
                 continue
-            sender, from_node, sent = self._sent[message.key].pop(0)
+            sender, from_node, sent = self._sent[message.key][message.number]
             instance = len({i[0] for i in self.instances})
             ranks = f"{sender},{rank}"
             self.instances.append((instance, "send", "", ranks, sender, from_node.name))
             self.instances.append((instance, "recv", "", ranks, rank, node.name))
             values.append(self._delivered(rank, node, message, sent, sender))
-        ctx.values[node.name] = tuple(values) if transfer.many else values[0]
+        self._give(rank, transfer, tuple(values) if transfer.many else values[0])
         return True
+
+    def _lacking(self, transfer: Transfer) -> list[Message]:
+        """The messages of which the other end is not there."""
+        found = []
+        for message in transfer.awaited:
+            others = self._sent if message.receives else self._wanted
+            if len(others.get(message.key, ())) <= message.number:
+                found.append(message)
+        return found
+
+    def _give(self, rank: int, transfer: Transfer, value: Any) -> None:
+        """The value of the node, which is there when it was waited for."""
+        ctx, node = self.contexts[rank], transfer.call.node
+        flight = ctx.flights.get(node.name) if transfer.started else None
+        if flight is None:
+            ctx.values[node.name] = value
+        elif transfer.messages[0].receives and not flight.spoilt:
+            flight.values[node.name] = value
 
     def _delivered(
         self, rank: int, node: Node, message: Message, sent: Message, sender: int
@@ -195,9 +244,9 @@ class World:
 
     def _lost(self) -> None:
         """What was sent and never received."""
-        for (_, _, to, tag), messages in self._sent.items():
-            for rank, node, _ in messages:
-                problem = f"rank {to} never receives it (tag {tag})"
+        for key, messages in self._sent.items():
+            for rank, node, _ in messages[len(self._wanted.get(key, ())) :]:
+                problem = f"rank {key[2]} never receives it (tag {key[3]})"
                 self.mismatches.append((rank, node.name, "send", problem))
 
     # ---- collectives
@@ -264,26 +313,41 @@ class World:
                 return one.group
         return None
 
-    def _stuck(self, waiting: Mapping[int, Waiting], receiving: Mapping[int, Transfer]) -> None:
+    def _stuck(
+        self,
+        waiting: Mapping[int, Waiting],
+        receiving: Mapping[int, tuple[Node, Transfer]],
+    ) -> None:
         """Nobody can go on: the program hangs here."""
+        lacking = {rank: self._lacking(transfer) for rank, (_, transfer) in receiving.items()}
+        cycle = _cycle_text(
+            {r: (one.node, one.group.ranks) for r, one in waiting.items()}
+            | {r: (node, [m.peer for m in lacking[r]]) for r, (node, _) in receiving.items()},
+            {r: one.group for r, one in waiting.items()},
+        )
         for rank, one in sorted(waiting.items()):
             absent = []
             for other in one.group.ranks:
                 found = waiting.get(other)
-                if found is None:
+                if other in receiving:
+                    absent.append(f"rank {other} waits at `{receiving[other][0].name}`")
+                elif found is None:
                     absent.append(f"rank {other} never joins")
                 elif found.group != one.group:
                     absent.append(
                         f"rank {other} waits at `{found.node.name}` for {list(found.group.ranks)}"
                     )
-            self._mismatch(rank, one, "; ".join(absent))
+            self._mismatch(rank, one, "; ".join(absent) + cycle)
             self._opaque(rank, one.node, one.views)
-        for rank, transfer in sorted(receiving.items()):
-            lacking = [m.key for m in transfer.messages if m.receives and not self._sent.get(m.key)]
-            told = ", ".join(f"rank {k[1]} (tag {k[3]})" for k in dict.fromkeys(lacking))
-            problem = f"nothing comes from {told}"
-            self.mismatches.append((rank, transfer.call.node.name, "recv", problem))
-            self._opaque(rank, transfer.call.node, [m.view for m in transfer.messages])
+        for rank, (_, transfer) in sorted(receiving.items()):
+            messages = dict.fromkeys((m.receives, m.peer, m.key[3]) for m in lacking[rank])
+            told = ", ".join(f"rank {peer} (tag {tag})" for _, peer, tag in messages)
+            receives = any(m.receives for m in lacking[rank])
+            kind, node = "recv" if receives else "send", transfer.call.node
+            verb = "nothing comes from" if receives else "it waits until it is received by"
+            self.mismatches.append((rank, node.name, kind, f"{verb} {told}{cycle}"))
+            if not transfer.started:
+                self._opaque(rank, node, [m.view for m in transfer.messages])
 
     def _mismatch(self, rank: int, one: Waiting, problem: str) -> None:
         self.mismatches.append((rank, one.node.name, one.kind, problem))
@@ -423,6 +487,32 @@ def _scattered(members: Sequence[Waiting], group: Communicator) -> list[Any]:
     if any(v is None for v in given.views):
         raise Unsupported("an operand is not known")
     return list(given.views)
+
+
+def _cycle_text(
+    awaited: Mapping[int, tuple[Node, Sequence[int]]], groups: Mapping[int, Communicator]
+) -> str:
+    """Ranks that wait for each other in a circle, if there are some: who waits where for whom."""
+
+    def blocked(rank: int) -> list[int]:
+        mine = groups.get(rank)
+        others = [other for other in awaited[rank][1] if other != rank and other in awaited]
+        return [other for other in others if mine is None or groups.get(other) != mine]
+
+    for start in sorted(awaited):
+        way, seen = [start], {start}
+        while following := [other for other in blocked(way[-1]) if other not in seen]:
+            way.append(following[0])
+            seen.add(following[0])
+        back = [other for other in blocked(way[-1]) if other in seen]
+        if back:
+            way = way[way.index(back[0]) :]
+            told = ", ".join(
+                f"rank {rank} at `{awaited[rank][0].name}` for rank {other}"
+                for rank, other in zip(way, [*way[1:], way[0]], strict=True)
+            )
+            return f"; they wait for each other: {told}"
+    return ""
 
 
 class Misfit(Exception):

@@ -56,6 +56,7 @@ class Context:
     randoms: int = 0
     # by what is drawn, and how: the number of the random operator
     drawn: dict[tuple[str, str], int] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)  # transfers that some node waits for
     flights: dict[str, Flight] = field(default_factory=dict)  # collectives not waited for yet
     collectives: set[str] = field(default_factory=set)  # nodes of collectives that are waited for
     waits: set[str] | None = None  # nodes that are waited for, once asked for

@@ -20,10 +20,11 @@ from gg_datalog.extract.side import At
 @dataclass
 class Flight:
     """What a collective will give: ``values`` by the nodes that have it then, and the nodes whose
-    memory it reads until then."""
+    memory it reads until then; ``spoilt`` where that was written meanwhile."""
 
     values: dict[str, Value]
     reads: list[str]
+    spoilt: bool = False
 
 
 def depart(ctx: Context, node: Node, name: str, written: Sequence[str]) -> None:
@@ -31,7 +32,10 @@ def depart(ctx: Context, node: Node, name: str, written: Sequence[str]) -> None:
     for flight in list(ctx.flights.values()):
         memory = {m for read in flight.reads for m in ctx.memory.get(read, {read})}
         if memory & set(written):
-            _complain(ctx, node, f"it writes what `{_first(flight)}` still sends")
+            first = _first(flight)
+            does = "receives into" if "recv" in ctx.graph.nodes[first].target else "sends"
+            _complain(ctx, node, f"it writes what `{first}` still {does}")
+            flight.spoilt = True
             flight.values = {n: unknown(ctx, v) for n, v in flight.values.items()}
     source = _collective_of(ctx, node, name)
     if source is None or node.name not in waited_for(ctx):

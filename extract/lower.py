@@ -89,10 +89,12 @@ _ = (
 
 @dataclass(frozen=True)
 class Call:
-    """A collective that waits for the other members of its group."""
+    """A collective that waits for the other members of its group, or what waits for a transfer
+    that was started: then ``of`` is its node."""
 
     node: Node
     name: str
+    of: str = ""
 
 
 def lower(ctx: Context) -> Iterator[Call]:
@@ -109,6 +111,9 @@ def lower(ctx: Context) -> Iterator[Call]:
             yield Call(node, name.split(".")[1].rstrip("_"))
             ctx.node = node
         else:
+            for one in _transfers(ctx, node, name):
+                yield Call(node, "wait_tensor", one)
+                ctx.node = node
             arrive(ctx, node, name)
             value = checked(ctx, node, value_of(ctx, node, name))
             if isinstance(value, View) and ctx.side.is_one(value):
@@ -124,6 +129,13 @@ def lower(ctx: Context) -> Iterator[Call]:
         for written, place in into:
             overwritten(ctx, node, written, place)
         depart(ctx, node, name, [written for written, _ in into])
+
+
+def _transfers(ctx: Context, node: Node, name: str) -> list[str]:
+    """The transfers that a node waits for."""
+    if not name.endswith(".wait_tensor"):
+        return []
+    return [one for one in references((node.args, node.kwargs)) if one in ctx.started]
 
 
 def _typed(ctx: Context, node: Node, value: Value) -> None:

@@ -29,10 +29,10 @@ def origins(ctx: Context, node: Node, name: str) -> Iterator[str]:
 
 def _is_own(ctx: Context, item: Node) -> bool:
     """Is it a result of a collective each of whose results is memory of its own?"""
-    (of, *_) = [ctx.graph.nodes[n] for n in references(item.args[:1])] or [None]
-    if of is None or of.name not in ctx.collectives or of.signature is None:
+    of = [ctx.graph.nodes[name] for name in references(item.args[:1])]
+    if len(of) != 1 or of[0].name not in ctx.collectives:
         return False
-    return not any(of.signature.results)
+    return of[0].signature is not None and not any(of[0].signature.results)
 
 
 def _siblings(ctx: Context, item: Node) -> Iterator[str]:
@@ -136,6 +136,9 @@ def overwritten(ctx: Context, node: Node, target: str, place: int | None) -> Non
         ctx.values[target] = result
         return
     ctx.values[target] = unknown(ctx, before)
+    others = (n for n in ctx.graph.nodes.values() if n.name != node.name)
+    if not any(target in references((n.args, n.kwargs)) for n in others):
+        return  # nothing looks at it
     reason = f"`{node.name}` writes into it in a way that is not described"
     ctx.notes.unsupported.append((ctx.side.name, ctx.rank, target, name_of(ctx, node), reason))
 

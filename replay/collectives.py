@@ -39,6 +39,8 @@ class Call:
     node: str
     dtype: str = ""
     ranks: tuple[int, ...] = ()  # of a group that is told by its members
+    started: bool = False  # a transfer that its rank waits for later
+    of: str = ""  # what waits for a transfer: its node
 
     @property
     def form(self) -> tuple[Any, ...]:

@@ -48,6 +48,7 @@ def _in_step(
     waiting: dict[int, Call] = {}
     sent: dict[int, Tensor | None] = dict.fromkeys(running)
     posts: dict[int, Post] = {}
+    started: dict[tuple[int, str], Post] = {}
     mailbox = Mailbox()
     while len(done) < len(graphs):
         for rank in [r for r in graphs if r not in done and r not in waiting]:
@@ -59,14 +60,23 @@ def _in_step(
                 where = f"rank {rank}: " if len(graphs) > 1 else ""
                 raise type(error)(f"{where}{error}") from error
         for rank, call in waiting.items():
+            if call.of:
+                posts[rank] = started[rank, call.of]
+                continue
             if call.ranks:  # a group that is told by its members
                 members.setdefault((rank, call.group), (call.group, call.ranks))
             if (rank, call.group) not in members:
                 raise NotExecuted(f"group `{call.group}` of rank {rank} is not known")
             if call.kind in KINDS and rank not in posts:
                 group = members[rank, call.group]
-                posts[rank] = mailbox.post(call.kind, rank, call.given, group)
-        taken = {rank: mailbox.take(post) for rank, post in posts.items()}
+                post = mailbox.post(call.kind, rank, call.given, group, call.started)
+                if call.started:
+                    started[rank, call.node] = post
+                posts[rank] = post
+        taken = {
+            rank: (True, None) if waiting[rank].started else mailbox.take(post)
+            for rank, post in posts.items()
+        }
         for rank, (there, value) in taken.items():
             if there:
                 sent[rank] = _own(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from gg_datalog.replay.collectives import Call, asked, collective
 from gg_datalog.replay.documents import Json
 from gg_datalog.replay.dtypes import as_dtype, dtype_of, unwritten
 from gg_datalog.replay.kernels import CONVERSIONS, LAID_OUT, Shapes, compute, constant
+from gg_datalog.replay.lookups import references
 from gg_datalog.replay.tensor import Tensor
 
 Values = dict[str, Any]
@@ -79,8 +80,17 @@ def run_graph(
         elif kind := collective(table, node):
             call = run.call(node)
             run.may_write(node, call)
-            result = yield asked(node, kind, call, run.types)
-            values[name] = _received(call, kind, result)
+            begun = kind in ("isend", "irecv") and name in run.waited
+            result = yield replace(asked(node, kind, call, run.types), started=begun)
+            if begun:
+                run.begun[name] = kind, call
+                values[name] = _memory_of(call)
+            else:
+                values[name] = _received(call, kind, result)
+        elif of := run.transfer(node):
+            kind, call = run.begun[of]
+            result = yield Call(kind, "", "", None, {}, name, of=of)
+            values[name] = _received(call, kind, result) if kind == "irecv" else values[of]
         else:
             values[name] = run.value(node)
         _check(node, values[name])
@@ -99,13 +109,25 @@ class _Run:
     seed: int
     values: Values
     randoms: int = 0
+    # by what is drawn, and how: the number of the random operator
+    drawn: dict[tuple[str | None, float], int] = field(default_factory=dict)
     others: int = 0
     # memory that lies otherwise than it did when the program was captured
     loose: set[int] = field(default_factory=set)
+    # transfers that were started and not yet waited for: kind and arguments
+    begun: dict[str, tuple[str, Called]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.types = {node["name"]: node.get("dtype") or "" for node in self.graph["nodes"]}
         self.shapes = _result_shapes(self.graph)
+        waits = [node for node in self.graph["nodes"] if ".wait_tensor" in node.get("target", "")]
+        self.waited = {name for node in waits for name in _operands(node)}
+
+    def transfer(self, node: Json) -> str:
+        """The transfer that a node waits for, if it does."""
+        if ".wait_tensor" not in str(node.get("target", "")):
+            return ""
+        return next((name for name in _operands(node) if name in self.begun), "")
 
     def call(self, node: Json) -> Called:
         """What a node calls, its arguments by name."""
@@ -190,8 +212,11 @@ class _Run:
 
     # ---- what is drawn
     def _mask(self, node: Json, x: Tensor, p: float) -> Tensor:
-        self.randoms += 1
-        return self.masks(self.rank, node["name"], self.randoms - 1, tuple(x.shape), p)
+        again = (node.get("draw"), p)  # what draws the same numbers once more is the same draw
+        if not again[0] or again not in self.drawn:
+            self.drawn[again] = self.randoms
+            self.randoms += 1
+        return self.masks(self.rank, node["name"], self.drawn[again], tuple(x.shape), p)
 
     def _drawn(self, node: Json, call: Called) -> Tensor:
         """Ones and zeros; p is the probability of a one."""
@@ -209,6 +234,15 @@ class _Run:
         made = x * mask / (1 - p) if p < 1 else x * 0
         made = x.copy_(made) if written else made
         return made if single else (made, mask)
+
+
+def _operands(node: Json) -> list[str]:
+    return references([node.get("args", []), node.get("kwargs", {})])
+
+
+def _memory_of(call: Called) -> Tensor:
+    """What a transfer is given: its memory holds what it held, until it was waited for."""
+    return call.tensors()[0]
 
 
 def _memory(x: Tensor) -> int:

@@ -16,8 +16,8 @@ from gg_datalog.tracing.override import load_override
 from gg_datalog.tracing.pair import Pair, paired
 from gg_datalog.tracing.private import tested_version
 from gg_datalog.tracing.program import Program
-from gg_datalog.tracing.rank import ROUTES, SEQUENTIAL, capture_rank
-from gg_datalog.tracing.record import RankRecord
+from gg_datalog.tracing.rank import ROUTES, capture_rank
+from gg_datalog.tracing.record import SEQUENTIAL, RankRecord
 from gg_datalog.tracing.world import can_fork, in_processes
 
 Mode = Literal["dynamo", "eager"]

@@ -203,10 +203,17 @@ def _done() -> Any:
     return Work.boxed(FakeWork())
 
 
-def _started(values: Sequence[tuple[torch.Tensor, Any]], reads: Sequence[torch.Tensor]) -> Any:
-    """A handle of what was started: each tensor gets its value when it is waited for."""
+def _started(
+    values: Sequence[tuple[torch.Tensor, Any]],
+    reads: Sequence[torch.Tensor],
+    sent: Sequence[torch.Tensor] = (),
+) -> Any:
+    """A handle of what was started: each tensor gets its value when it is waited for, and what is
+    sent is waited for then."""
 
     def finish() -> None:
+        for one in sent:
+            _waited(one)
         for into, value in values:
             into.copy_(value())
 
@@ -407,16 +414,24 @@ def _scatter(given: Given) -> Any:
 
 def _send(given: Given) -> Any:
     name, _ = _group(given)
-    for x in given["tensors"]:
+    made = [
         ours.isend(_in_order(x, "send", (x,)), given["dst"], given["tag"], name)
-    return _started([], given["tensors"])
+        for x in given["tensors"]
+    ]
+    return _started([], given["tensors"], made)
 
 
 def _receive(given: Given) -> Any:
     name, _ = _group(given)
     src, tag = given["src"], given["tag"]
-    made = [(x, ours.irecv(x, src, tag, name)) for x in given["tensors"]]
-    return _started([(x, partial(_in_order, value, "recv", (x,))) for x, value in made], [])
+    # graphs are functional: what is received is a value, and the memory for it is not looked at
+    made = [(x, ours.irecv(torch.empty_like(x), src, tag, name)) for x in given["tensors"]]
+    later = [(x, partial(_arrived, value, x)) for x, value in made]
+    return _started(later, [])
+
+
+def _arrived(value: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
+    return _in_order(_waited(value), "recv", (into,))
 
 
 def _barrier(given: Given) -> Any:

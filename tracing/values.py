@@ -142,4 +142,4 @@ def packed(tensor: torch.Tensor) -> bytes:
 @lru_cache(maxsize=256)
 def unpacked(data: bytes) -> torch.Tensor:
     """What :func:`packed` was given."""
-    return torch.load(io.BytesIO(data), weights_only=True)  # type: ignore[no-any-return]
+    return torch.load(io.BytesIO(data), weights_only=True)

@@ -66,6 +66,20 @@ MICRO = Case(
     return y
     """,
 )
+EXCHANGED = Case(
+    "halves exchanged, posted before they are sent",
+    "x: f32[4, 4]\ny = relu(x)\nreturn y",
+    """
+    x: f32[2, 4]
+    e: f32[2, 4] = empty([2, 4])
+    r = irecv(e, 1 - rank, 0, "g")
+    s = isend(x, 1 - rank, 0, "g")
+    other = wait_tensor(r)
+    mine = wait_tensor(s)
+    y = relu(cat([mine, other], 0) if rank == 0 else cat([other, mine], 0))
+    return y
+    """,
+)
 BATCH = Case(
     "a batch of transfers",
     "x: f32[4, 4]\nv: f32[2, 4]\ny = mm(v, relu(x))\nreturn y",
@@ -193,6 +207,16 @@ MESH = Case(
     ROOT.miss("used where it did not arrive", 'broadcast(r, 1, "g")', "clone(r)"),
     SCATTER,
     SCATTER.miss("the same part twice", "[part[0], part[1]]", "[part[0], part[0]]"),
+    EXCHANGED,
+    EXCHANGED.miss(
+        "both wait for what they send before they receive",
+        'r = irecv(e, 1 - rank, 0, "g")\n    s = isend(x, 1 - rank, 0, "g")\n'
+        "    other = wait_tensor(r)\n    mine = wait_tensor(s)",
+        's = isend(x, 1 - rank, 0, "g")\n    mine = wait_tensor(s)\n'
+        '    r = irecv(e, 1 - rank, 0, "g")\n    other = wait_tensor(r)',
+        maps=("y",),
+        mismatch=True,
+    ),
     WAITED,
     WAITED.miss(
         "one is read before it is there",
