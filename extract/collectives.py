@@ -63,7 +63,8 @@ class Message:
     @property
     def peer(self) -> int:
         """The other rank."""
-        return self.key[1 if self.receives else 2]
+        _, sender, receiver, _ = self.key
+        return sender if self.receives else receiver
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,8 @@ from gg_datalog.replay.documents import load
 from gg_datalog.replay.dtypes import exact
 from gg_datalog.replay.relations import OPEN
 from gg_datalog.replay.shrink import Shrunk, shrink
-from gg_datalog.replay.trial import DRAWS, FAILURES, MORE, Judged, Replayed, draws
+from gg_datalog.replay.trial import DRAWS, FAILURES, MORE, Judged, Replayed, draws, rests_on
+from gg_datalog.replay.unknown import guessed_names
 from gg_datalog.report import Finding, Numbers, Report, as_json
 from gg_datalog.running import Options, run_facts
 from gg_datalog.store import write_facts
@@ -57,15 +58,16 @@ def replay(
         if fitted.sizes:
             small = fitted.case.write(folder / "case")
             judged = judged_case(small, fitted, operators, folder / "small", say)
+    guessed = guessed_names(files.about)
     with exact():
         if judged.statuses != original.statuses and has_room(whole):
             judged = original
         try:
-            return _replayed(original.report, judged, table, seed, say)
+            return _replayed(original.report, judged, table, seed, say, guessed)
         except NotExecuted as problem:
             if judged is not original and has_room(whole):
                 with suppress(NotExecuted):
-                    return _replayed(original.report, original, table, seed, say)
+                    return _replayed(original.report, original, table, seed, say, guessed)
             raise InputError(
                 f"the case cannot be executed: {problem}",
                 None,
@@ -97,7 +99,9 @@ def judged_case(
     return Judged(fitted.case, fitted, built, report, holds, returned, known)
 
 
-def _replayed(report: Report, judged: Judged, table: Table, seed: int, say: Progress) -> Replayed:
+def _replayed(
+    report: Report, judged: Judged, table: Table, seed: int, say: Progress, guessed: set[str]
+) -> Replayed:
     """Draws and compares; :class:`NotExecuted` where an operator cannot be executed."""
     found = Replayed(report, seed, memory=judged.fitted.now, sizes=judged.fitted.sizes)
     mine = [row.status for row in report.outputs]
@@ -124,7 +128,8 @@ def _replayed(report: Report, judged: Judged, table: Table, seed: int, say: Prog
         for place in odd:
             found.numbers[place] = OPEN
             found.divergence.pop(place, None)
-    return _concluded(found)
+    resting = {p for p in found.numbers if rests_on(judged, p, table, guessed)}
+    return _concluded(found, resting)
 
 
 def _in_question(found: Replayed, statuses: Sequence[str]) -> set[int]:
@@ -141,8 +146,9 @@ def _without(found: Replayed) -> set[int]:
     return {place for place, numbers in found.numbers.items() if numbers.fits is None}
 
 
-def _concluded(found: Replayed) -> Replayed:
-    """The verdict, where the numbers have something to say about it."""
+def _concluded(found: Replayed, resting: Collection[int]) -> Replayed:
+    """The verdict, where the numbers have something to say about it. Those of ``resting`` rest on
+    what is not known: that they differ says nothing."""
     report = found.report
     findings = list(report.findings)
     contradicted = [
@@ -162,7 +168,11 @@ def _concluded(found: Replayed) -> Replayed:
             text = f"`{row.seq}` is not shown to be rebuilt, but no draw shows a difference"
             findings.append(replace(_finding(Kind.NOT_SHOWN, text), seq=row.seq))
     against = found.wrong or contradicted or found.hangs
-    outcome = decided(report, {place: Numbers(found.agrees(place)) for place in found.numbers})
+    told = {
+        place: found.agrees(place) or (None if place in resting else found.agrees(place))
+        for place in found.numbers
+    }
+    outcome = decided(report, {place: Numbers(agrees) for place, agrees in told.items()})
     verdict = "does-not-refine" if against else outcome.verdict
     outputs = [replace(row, numbers=None) for row in outcome.outputs]
     found.report = replace(report, verdict=verdict, findings=findings, outputs=outputs)

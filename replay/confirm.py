@@ -34,8 +34,8 @@ from gg_datalog.replay.documents import load
 from gg_datalog.replay.dtypes import exact
 from gg_datalog.replay.relations import OPEN
 from gg_datalog.replay.shrink import Shrunk, shrink
-from gg_datalog.replay.trial import FAILURES, Draw, Judged, Replayed, draws
-from gg_datalog.replay.unknown import guessed_names, other_guesses, unknown
+from gg_datalog.replay.trial import FAILURES, Draw, Judged, Replayed, draws, rests_on
+from gg_datalog.replay.unknown import guessed_names, other_guesses
 from gg_datalog.report import Report, from_json
 
 Json = dict[str, Any]
@@ -101,10 +101,10 @@ def _as_run(
 def _drawn(
     found: Replayed, judged: Judged, table: Any, places: list[int], guessed: set[str]
 ) -> Iterator[Json]:
-    rests = {
+    rests: dict[int, Json] = {
         place: {"unknown": names}
         for place in places
-        if (names := unknown(judged.case, judged.case.outputs[place], guessed))
+        if (names := rests_on(judged, place, table, guessed))
     }
     try:
         for number, (_, one) in enumerate(draws(judged, table, found.seed)):

@@ -61,6 +61,12 @@ def constant(node: Mapping[str, Any]) -> Tensor:
     return as_dtype(torch.full(shape, value, dtype=torch.float64), dtype)
 
 
+def is_own(name: str) -> bool:
+    """Is the kernel executed as it is, and nothing that stands for it?"""
+    own = name.partition(".")[0] in OWN or name in HLO or name in OPERATORS
+    return own or name.partition(".")[2] in WAITS or "getitem" in name
+
+
 def has_value(node: Mapping[str, Any]) -> bool:
     """Is it a constant, or an input, whose number, or list of numbers, is known?"""
     given = node["op"] in ("get_attr", "placeholder")

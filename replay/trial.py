@@ -26,6 +26,7 @@ from gg_datalog.replay.relations import OPEN, Checker, Numbers, coefficient, dif
 from gg_datalog.replay.showing import elements
 from gg_datalog.replay.shrink import Shrunk
 from gg_datalog.replay.tensor import Tensor
+from gg_datalog.replay.unknown import made_up, unknown
 from gg_datalog.report import Element, Report
 
 DRAWS = 2
@@ -297,6 +298,15 @@ def _orders(built: Built) -> dict[str, list[int]]:
         live = live_bases(roots)
         ready.append((side, live, uses(side, live, roots)))
     return lead_orders(ready)
+
+
+def rests_on(judged: Judged, place: int, table: Table, guessed: set[str]) -> list[str]:
+    """What the numbers of an output rest on that nobody knows. Where no rule speaks against an
+    output, what is made up for an operator would."""
+    output = judged.case.outputs[place]
+    names = unknown(judged.case, output, guessed)
+    asked = judged.statuses[place] == "inconclusive"
+    return [*names, *(made_up(judged.case, output, table) if asked else [])]
 
 
 def draws(judged: Judged, table: Table, seed: int) -> Iterator[tuple[str, Draw]]:

@@ -14,8 +14,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from gg_datalog.extract.signature import signature
+from gg_datalog.extract.table import Table
+from gg_datalog.replay.calls import named
+from gg_datalog.replay.collectives import collective
 from gg_datalog.replay.documents import Documents, Json, nodes_of
-from gg_datalog.replay.kernels import has_value
+from gg_datalog.replay.kernels import has_value, is_own
 from gg_datalog.replay.lookups import references
 
 GUESSED = "guessed relation"
@@ -54,19 +58,44 @@ def unknown(case: Documents, output: Json, guessed: set[str]) -> list[str]:
     return sorted(found)
 
 
+def made_up(case: Documents, output: Json, table: Table) -> list[str]:
+    """What goes into an output and is executed by something that stands for it, on either side:
+    kernels that are not torch's own, and random numbers."""
+    nodes = nodes_of(case.seq)
+    found = {n for n in _before(case.seq, [output["seq"]]) if _stands_in(nodes[n], table)}
+    for rank, graph in case.dist.items():
+        nodes = nodes_of(graph)
+        start = [n for r, n in output["dist"].items() if int(r) == rank]
+        start += [n["name"] for n in graph["nodes"] if _talks(n)]
+        found |= {f"r{rank}.{n}" for n in _before(graph, start) if _stands_in(nodes[n], table)}
+    return sorted(found)
+
+
+def _stands_in(node: Json, table: Table) -> bool:
+    if node["op"] != "call_function" or collective(table, node):
+        return False
+    known = signature(str(node["target"]))
+    return (known is not None and known.random) or not is_own(named(table, node))
+
+
 def _talks(node: Json) -> bool:
     return "c10d" in str(node.get("target", ""))
 
 
 def _behind(graph: Json, names: Sequence[str]) -> Iterator[str]:
     """Inputs and constants that these nodes are computed from."""
+    nodes = nodes_of(graph)
+    yield from (n for n in _before(graph, names) if nodes[n]["op"] in ("placeholder", "get_attr"))
+
+
+def _before(graph: Json, names: Sequence[str]) -> Iterator[str]:
+    """These nodes, and what they are computed from."""
     nodes, left, seen = nodes_of(graph), [*names], set(names)
     while left:
         node = nodes.get(left.pop())
         if node is None:
             continue
-        if node["op"] in ("placeholder", "get_attr"):
-            yield node["name"]
+        yield node["name"]
         for name in references([node.get("args", []), node.get("kwargs", {})]):
             if name not in seen:
                 seen.add(name)

@@ -23,7 +23,7 @@ SOURCE = Path(module.__file__).read_text(encoding="utf-8")
 
 def test_it_is_short_and_uses_the_standard_library_only() -> None:
     sources = [SOURCE, Path(places.__file__).read_text(encoding="utf-8")]
-    assert sum(len(source.splitlines()) for source in sources) <= 660
+    assert sum(len(source.splitlines()) for source in sources) <= 680
     imported = set()
     for node in (node for source in sources for node in ast.walk(ast.parse(source))):
         if isinstance(node, ast.Import):
