@@ -70,7 +70,7 @@ class Run:
         self.values: Values = {}
         self.before: Versions = {}
         self.noise: Versions = {}  # what is there before the result of a collective is
-        self.randoms = 0
+        self.drawn: dict[str, int] = {}
         self.waited = {n["args"][0]["node"] for n in self.nodes if _waits(n)}
         items = [n for n in self.nodes if "getitem" in n["target"] and n["name"] in self.waited]
         self.waited |= {n["args"][0]["node"] for n in items}
@@ -103,9 +103,10 @@ class Run:
     def _dropped(self, node: Json) -> Any:
         x, rate, *train = resolve(node["args"], self.values)
         active = rate > 0 and train != [False]
-        made = dropped(x, self.randoms) if active else (x.copy(), np.ones(x.shape, bool))
-        self.randoms += active
-        return made
+        if not active:
+            return x.copy(), np.ones(x.shape, bool)
+        again = node.get("draw", node["name"])  # what draws the same once more is the same
+        return dropped(x, self.drawn.setdefault(again, len(self.drawn)))
 
     def _check_shape(self, node: Json, value: Any) -> None:
         shape = node.get("shape")
