@@ -53,6 +53,11 @@ def fits(found: Interval | None, dtype: str) -> bool:
     return found is not None and room is not None and room[0] <= found[0] <= found[1] <= room[1]
 
 
+def holds_all(dtype: str, of: str) -> bool:
+    """Has a type every number of another one?"""
+    return fits(span(of), dtype)
+
+
 def interval(view: View, dtype: str) -> Interval | None:
     """Between what the numbers of an integer tensor of this type lie; None where it is formal."""
     factor = view.scale.integer

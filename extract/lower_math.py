@@ -11,6 +11,7 @@ from gg_datalog.extract.context import Context, Unsupported, Value, attributes, 
 from gg_datalog.extract.dtypes import (
     PLAIN_IDS,
     arithmetic,
+    holds_all,
     interval,
     is_float,
     is_integer,
@@ -97,10 +98,13 @@ def is_bounded(x: View) -> bool:
 
 
 def factor(ctx: Context, *names: str) -> Scale:
-    """A scalar keyword such as alpha; 1 where the operator has none."""
+    """A scalar keyword such as alpha; 1 where the operator has none. Some kernels cut it to the type
+    of their integers."""
     found = ctx.number(*names, default=1)
     if found is None:
         raise Unsupported(f"`{names[0]}` is not known")
+    if found.integer is None and is_integer(ctx.node.dtype or ""):
+        raise Unsupported(f"`{names[0]}` is cut to {ctx.node.dtype}")
     return found
 
 
@@ -789,6 +793,14 @@ def kinds(ctx: Context) -> str:
     return f" of {', '.join(types)}" if integers else ""
 
 
+def _cut(ctx: Context) -> str:
+    """Where a result is written into a narrower integer type than that of an operand (in place, or
+    into an output that is given), its numbers are cut: the types, as a part of the signature."""
+    given = [ctx.dtype_of(value) for value in ctx.read().values()]
+    narrower = any(is_integer(d) and not holds_all(ctx.node.dtype or "", d) for d in given)
+    return f"{kinds(ctx)} to {ctx.node.dtype}" if narrower else ""
+
+
 def plain(ctx: Context) -> Value:
     """An elementwise operator of the table, with all its attributes in the signature."""
     views = [v for v in map(ctx.value, ctx.read().values()) if isinstance(v, View)]
@@ -798,6 +810,8 @@ def plain(ctx: Context) -> Value:
     signature = f"{short}({attributes(ctx)})"
     if not is_float(ctx.node.dtype or "float") and short not in OF_NUMBERS:
         signature += kinds(ctx)
+    elif is_integer(ctx.node.dtype or ""):
+        signature += _cut(ctx)
     if not views:
         raise Unsupported("no operand is a tensor")
     first = ctx.value(next(iter(ctx.node.bound.values()), None))

@@ -202,8 +202,17 @@ class _About:
 
     def _may_be_completed(self) -> bool:
         """Can what is made of the parts still be the same as what is made of their sum? A number by
-        which others are scaled (a count, a loss, a norm) may be made good by a factor later on."""
-        return all(extent == 1 for extent in self.origin.shape)
+        which others are scaled (a count, a loss, a norm) may be made good by a factor later on, and
+        parts of several ranks that are added up may be added up rightly."""
+        return all(extent == 1 for extent in self.origin.shape) or any(
+            self._adds_up(user) for user in self.cause.users
+        )
+
+    def _adds_up(self, user: str) -> bool:
+        """Does it add up the parts of several ranks?"""
+        parts = {*self.cause.holders, *self.cause.operands}
+        terms = [term for term in self.scene.sums.get(user, ()) if term in parts]
+        return len({r for term in self.scene.things("dist", terms) for r in term.ranks}) > 1
 
     def _data_parallel(self) -> bool:
         """Is what is reduced over no dimension of a parameter, and for few outputs only?"""

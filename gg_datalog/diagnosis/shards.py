@@ -146,12 +146,13 @@ def wrong_range(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | None:
     elif _meets(sorted(spans), extent) or len(slices) == 1:
         return None
     else:
-        right = f": {coverage(spans, extent)}"
+        certain, right = False, f", and nothing near takes the rest: {coverage(spans, extent)}"
         expected = f"all of dim {slices[0][2]} ({extent}) between the ranks"
     says = "cuts the wrong range" if certain else "cuts more than one range"
+    says = f"{says}:" if other is not None else "cuts"
     return finding(
         Kind.WRONG_RANGE,
-        f"{names_text(names)} {says}: {some(list(dict.fromkeys(told)))}{right}",
+        f"{names_text(names)} {says} {some(list(dict.fromkeys(told)))}{right}",
         seq=of.node,
         dist=tuple(names),
         trigger=f"ranges {spans_text(spans)} of {extent} are cut",

@@ -39,6 +39,8 @@ def drawn(
 
 
 def _recorded(x: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Numbers of torch's own sample; finite ones, as inputs are taken to be."""
+    x = x.nan_to_num(0.0, 1.0, -1.0) if x.is_floating_point() else x
     count = torch.Size(shape).numel()
     flat = x.reshape(-1).repeat(count // max(1, x.numel()) + 1)[:count]
     return flat[torch.randperm(count, generator=generator)].reshape(list(shape))

@@ -73,7 +73,8 @@ class Rounding:
             apart = found - expected
             width = WIDTHS.get(types[0], 64) if types[0] == types[1] else 64
             if width < 64:
-                apart = apart % 2**width
+                half = 2 ** (width - 1)
+                apart = (apart + half) % 2**width - half
             bad = apart != 0
             size = torch.maximum(found.to(torch.float64).abs(), expected.to(torch.float64).abs())
             if (
