@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 
 from gg_datalog.tracing.pieces import Box, Piece
 
-# How far apart computed values may lie, in units of the type's precision: kernels round the same
-# sum otherwise at other places of a vector.
-ROUNDINGS = 16
-RUNS = 64  # in how many runs a dimension may lie
+# How far apart computed values may lie, in units of the precision of their own: kernels round the
+# same function otherwise at other places of a vector. Half types are rounded at the end.
+ROUNDINGS = 8
+PRECISE = (torch.float32, torch.float64)
+RUNS = 256  # in how many runs a dimension may lie; what lies in more is not told
 STARTS = 32  # how many places a run is tried at
 
 
@@ -52,10 +51,13 @@ def _along(whole: torch.Tensor, part: torch.Tensor, dim: int, expected: Box | No
     return found
 
 
-def _runs(ours: torch.Tensor, theirs: torch.Tensor, shift: int) -> Iterator[tuple[int, int, int]]:
+def _runs(ours: torch.Tensor, theirs: torch.Tensor, shift: int) -> list[tuple[int, int, int]]:
     """Rows of ``theirs`` in ``ours``: (first, first place, how many)."""
     at = number = 0
-    while at < len(theirs) and number < RUNS:
+    found: list[tuple[int, int, int]] = []
+    while at < len(theirs):
+        if number == RUNS:
+            return []
         starts = _same(ours, theirs[at]).all(1).nonzero().flatten().tolist()
         starts = sorted(starts, key=lambda s: s != at + shift)[:STARTS]
         lengths = [_length(ours[s:], theirs[at:]) for s in starts]
@@ -63,8 +65,9 @@ def _runs(ours: torch.Tensor, theirs: torch.Tensor, shift: int) -> Iterator[tupl
             at += 1
             continue
         best = max(range(len(starts)), key=lambda i: lengths[i])
-        yield starts[best], at, lengths[best]
+        found.append((starts[best], at, lengths[best]))
         at, number = at + lengths[best], number + 1
+    return found
 
 
 def _length(ours: torch.Tensor, theirs: torch.Tensor) -> int:
@@ -76,10 +79,10 @@ def _length(ours: torch.Tensor, theirs: torch.Tensor) -> int:
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """By element: equal, but for rounding."""
-    if not (a.is_floating_point() or a.is_complex()):
+    if not a.is_floating_point():
         return a == b
-    bound = ROUNDINGS * torch.finfo(a.dtype).eps
-    return torch.isclose(a, b, rtol=bound, atol=bound, equal_nan=True)
+    bound = ROUNDINGS * torch.finfo(a.dtype).eps if a.dtype in PRECISE else 0.0
+    return torch.isclose(a, b, rtol=bound, atol=0.0, equal_nan=True)
 
 
 def uninformative(value: torch.Tensor) -> bool:

@@ -21,6 +21,7 @@ from gg_datalog.tracing.schemas import is_drawn
 
 LARGEST = 1 << 20  # elements of a tensor that is computed
 UNWRITTEN = ("aten::empty", "aten::new_empty", "aten::_empty")
+OWN = ("aten", "prims")
 NUMBER = torch.ops.aten._local_scalar_dense.default
 OVERWRITING = ("aten::fill_", "aten::zero_", "aten::copy_")
 
@@ -32,19 +33,20 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         # by fake tensor: the computed one, and the fake memory that it stands for
         self._known: Any = WeakIdKeyDictionary()
-        self._unknown: set[int] = set()  # memory of computed tensors that holds something else
-        self._kept: list[torch.Tensor] = []  # their memory stays theirs
+        # memory of the program that holds something else than what was computed, and whose it is
+        self._unknown: dict[int, torch.Tensor] = {}
 
     def value(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """What a tensor holds, where that is known."""
+        if _memory(tensor) in self._unknown:
+            return None
         if isinstance(tensor, FakeTensor):
-            real = self._beside(tensor)
-        else:
-            plain = type(tensor) in (torch.Tensor, nn.Parameter) and tensor.device.type == "cpu"
-            real = tensor.detach() if plain else None
-        return None if real is None or _memory(real) in self._unknown else real
+            return self._beside(tensor)
+        plain = type(tensor) in (torch.Tensor, nn.Parameter) and tensor.device.type == "cpu"
+        return tensor.detach() if plain else None
 
     def _beside(self, tensor: Any) -> torch.Tensor | None:
+        """The computed tensor of a fake one, unless that was given other memory since."""
         real, memory = self._known.get(tensor, (None, 0))
         same = real is not None and memory == _memory(tensor) and real.shape == tensor.shape
         return real if same else None
@@ -73,7 +75,7 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
         if not fakes or any(t.numel() > LARGEST for t in fakes):
             return False
         name = func._schema.name
-        if func.namespace not in ("aten", "prims") or is_drawn(str(func)):
+        if func.namespace not in OWN or is_drawn(str(func)):
             return False
         written = list(_written(func, args, kwargs))
         if any(not isinstance(t, FakeTensor) for t in written):
@@ -90,11 +92,10 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
         for fake, one in zip(results, pytree.tree_leaves(real), strict=True):
             if isinstance(fake, FakeTensor) and fake.shape == one.shape and fake.dtype == one.dtype:
                 self._known[fake] = (one, _memory(fake))
-                self._kept.append(one)
                 if unwritten:
-                    self._unknown.add(_memory(one))
+                    self._unknown[_memory(fake)] = fake
                 elif overwritten and one.numel() * one.itemsize == one.untyped_storage().nbytes():
-                    self._unknown.discard(_memory(one))
+                    self._unknown.pop(_memory(fake), None)
         return True
 
     def _stand_in(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -107,17 +108,15 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
     def _forget(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """What an operator writes that is not followed is not known."""
         for tensor in _written(func, args, kwargs):
-            real = self._known.get(tensor, (None, 0))[0]
-            real = tensor if real is None and not isinstance(tensor, FakeTensor) else real
-            if real is not None:
-                self._unknown.add(_memory(real))
-                self._kept.append(real)
+            self._unknown[_memory(tensor)] = tensor
 
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """The tensors that an operator writes into."""
+    """The tensors that an operator may write into: schemas of others than torch's own (those of
+    collectives) leave that out."""
+    told = func.namespace in (*OWN, "prim")
     for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
+        if not told or (argument.alias_info is not None and argument.alias_info.is_write):
             value = args[place] if place < len(args) else kwargs.get(argument.name)
             yield from (t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor))
 

@@ -188,3 +188,64 @@ def test_values_that_are_not_there() -> None:
         found.documents.about["warnings"]
     )
     assert verify(found, confirm=60).verdict == "does-not-refine"
+
+
+def reduced(module: Net, rank: int, ranks: int) -> None:
+    table = torch.tensor(0.25)
+    if ranks > 1:
+        torch.distributed.all_reduce(table)
+    module.table = table
+
+
+def sent(module: Net, rank: int, ranks: int) -> None:
+    module.register_buffer("table", angles(rank * 4, ROWS // ranks), persistent=False)
+    if ranks > 1:
+        torch.distributed.broadcast(module.table, 0)
+
+
+def behind_its_back(module: Net, rank: int, ranks: int) -> None:
+    """Through a view that is too large to be computed."""
+    module.register_buffer("table", angles(rank * 4, ROWS // ranks), persistent=False)
+    if ranks > 1:
+        module.table.expand(300_000, 4, WIDTH)[3].mul_(2)
+
+
+def through_another(module: Net, rank: int, ranks: int) -> None:
+    module.register_buffer("table", angles(rank * 4, ROWS // ranks), persistent=False)
+    if ranks > 1:
+        other = torch.empty(4, WIDTH)
+        other.set_(module.table.untyped_storage(), 0, (4, WIDTH), (WIDTH, 1))
+        other.mul_(3)
+
+
+@pytest.mark.parametrize("build", [reduced, sent, behind_its_back, through_another])
+def test_what_is_written_otherwise_is_not_known(build: Build) -> None:
+    found = pair(build).documents.about["assumptions"]
+    assert {row["kind"] for row in found} == {"guessed relation"}
+
+
+SLOPES = {
+    "tiny": lambda: 10.0 ** -torch.arange(7, 15).float(),
+    "bfloat16": lambda: (2.0 ** -torch.arange(4, 12).float()).bfloat16(),
+    "float16": lambda: (2.0 ** -torch.arange(4, 12).float() / 16).half(),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_numbers_that_lie_close(name: str) -> None:
+    """None of the slopes is another one."""
+
+    def build(module: Net, rank: int, ranks: int) -> None:
+        slopes = SLOPES[name]()[:, None]
+        module.table = slopes if ranks == 1 else slopes[:4]
+
+    (warning,) = pair(build).documents.about["warnings"]
+    assert "attribute `table` of rank 1 holds [0:4, 0:1]" in warning
+
+
+def test_building_may_read_what_is_known() -> None:
+    def build(module: Net, rank: int, ranks: int) -> None:
+        (first,) = torch.arange(2)[1:].tolist()
+        module.table = angles(rank * 4 * first, ROWS // ranks)
+
+    assert verify(pair(build)).refines
