@@ -187,9 +187,9 @@ class SideEmitter:
         )
 
     def _operator(self, op: Operator) -> None:
-        stream = self.side.streams.get((op.rank, op.node), "")
-        if op.signature in self.side.draws and stream:
-            self.out.add("drawn_as", op.name, stream)
+        stream = self.side.streams.get((op.rank, op.node))
+        if op.signature in self.side.draws and stream is not None:
+            self.out.add("drawn_as", op.name, *stream)
         order = self.order.get(op.signature, range(len(op.operands)))
         self._one(op, op.name, list(order), op.labels)
         swappable = self._swappable(op.signature)

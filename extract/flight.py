@@ -105,6 +105,14 @@ def in_memory_order(ctx: Context) -> Value:
     return ctx.side.source(x.shape, "opaque")
 
 
+@lowers("_c10d_functional.misused")
+def misused(ctx: Context) -> Value:
+    """What capture says of memory that is written, or left, while a transfer is under way."""
+    x, problem = ctx.tensor("input"), str(ctx.raw("problem"))
+    _complain(ctx, ctx.node, problem)
+    return ctx.side.source(x.shape, "opaque")
+
+
 def _is_read(ctx: Context, name: str) -> bool:
     """Does any node look at the values of this one? A copy into it overwrites them."""
     for user in ctx.graph.nodes.values():

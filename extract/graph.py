@@ -39,7 +39,7 @@ class Node:
     """One node: ``args`` and ``kwargs`` hold literals and :class:`Ref` as they were captured,
     ``bound`` the same by name, defaults included (by position where no signature is known);
     ``shape`` is None where the value is not one tensor; symbolic sizes are strings. ``draw`` names
-    the random numbers that it draws: ``SEED:STATE``, with ``-`` for a seed that nobody gave."""
+    the random numbers that it draws: ``SEED:STATE:FORM``, ``-`` for a seed that nobody gave."""
 
     name: str
     op: str
@@ -200,11 +200,11 @@ def _node(row: Any, position: int, path: Path) -> Node:
 def _drawn(row: Mapping[str, Any], where: str) -> str:
     text = _text(row, "draw", where) or ""
     if text and not DRAW.fullmatch(text):
-        raise InputError(f"`draw` {text!r} is no SEED:STATE", where, "see docs/format.md")
+        raise InputError(f"`draw` {text!r} is no SEED:STATE:FORM", where, "see docs/format.md")
     return text
 
 
-DRAW = re.compile(r"(-|\d{1,20}):[0-9A-Za-z]{1,64}")
+DRAW = re.compile(r"(-|\d{1,20}):[0-9A-Za-z]{1,64}(:[0-9A-Za-z]{1,64})?")
 
 
 def _asked(bound: Mapping[str | int, Any]) -> str | None:

@@ -102,8 +102,10 @@ def lower(ctx: Context) -> Iterator[Call]:
     for captured in ctx.graph.nodes.values():
         ctx.node = node = _prepared(ctx, captured)
         ctx.side.at = At(ctx.rank, node.name, kernel_of(node))
-        if node.draw and not node.draw.startswith("-"):
-            ctx.side.streams[ctx.rank, node.name] = node.draw
+        if node.draw:
+            seed, state, form = (*node.draw.split(":"), "")[:3]
+            told = ("-", "") if seed == "-" else (f"{seed}:{state}", form)
+            ctx.side.streams[ctx.rank, node.name] = told
         if node.op == "output":
             continue
         name = name_of(ctx, node)

@@ -98,8 +98,8 @@ def is_bounded(x: View) -> bool:
 
 
 def factor(ctx: Context, *names: str) -> Scale:
-    """A scalar keyword such as alpha; 1 where the operator has none. Some kernels cut it to the type
-    of their integers."""
+    """A scalar keyword such as alpha; 1 where the operator has none. Some kernels cut it to the
+    type of their integers."""
     found = ctx.number(*names, default=1)
     if found is None:
         raise Unsupported(f"`{names[0]}` is not known")

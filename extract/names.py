@@ -9,7 +9,7 @@ from gg_datalog.extract.graph import HIGHER_ORDER, Node
 COLLECTIVE_SPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
 # Operators that talk to other ranks in ways that no graph describes.
 TALKING_SPACES = (*COLLECTIVE_SPACES, "c10d", "symm_mem")
-WAITS = ("wait_tensor", "_wrap_tensor_autograd", "in_flight", "in_memory_order")
+WAITS = ("wait_tensor", "_wrap_tensor_autograd", "in_flight", "in_memory_order", "misused")
 
 
 def space_of(name: str) -> str:

@@ -53,7 +53,7 @@ RULE_RELATIONS = tuple(
             "linear_in(signed, #place)",
             "plain_sum(signed)",
             "random_draw(signed)",
-            "drawn_as(by, stream)",
+            "drawn_as(by, stream, form)",
             "lets_pass(signed, #place, kind)",
             "seq_tensor(of, shaped)",
             "dist_tensor(of, shaped)",

@@ -61,8 +61,8 @@ class Side:
     padded: dict[Base, tuple[View, Dims, int, int]] = field(default_factory=dict)
     cuts: dict[Base, Cut] = field(default_factory=dict)  # slices, by what they give
     draws: set[str] = field(default_factory=set)  # signatures of random operators
-    # by rank and node: which numbers it draws, where the program gives the seed
-    streams: dict[tuple[int, str], str] = field(default_factory=dict)
+    # by rank and node: which numbers it draws (`-` without a seed), and the form that they get
+    streams: dict[tuple[int, str], tuple[str, str]] = field(default_factory=dict)
     permutations: set[Base] = field(default_factory=set)  # every position once
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
     chosen: dict[Base, View] = field(default_factory=dict)  # positions: the mask they are true in

@@ -40,7 +40,8 @@ def draw(
             for node in graph["nodes"]
             if _is_given(node, held)
         }
-        known = {node["name"] for node in graph["nodes"] if has_value(node)}
+        # inputs that have a value are the sequential ones where they are related: but for rounding
+        known = {n["name"] for n in graph["nodes"] if has_value(n) and n["op"] == "get_attr"}
         for row in mine:
             if row["dist"] in known:
                 continue

@@ -35,6 +35,7 @@ for _schema in (
     "broadcast(Tensor x, int root, str group) -> Tensor",
     "in_flight(Tensor x) -> Tensor",
     "in_memory_order(Tensor x, str call) -> Tensor",
+    "misused(Tensor x, str problem) -> Tensor",
 ):
     LIBRARY.define(_schema)
 ours = torch.ops.gg_datalog
@@ -44,7 +45,9 @@ def _same_form(x: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.empty_like(x)
 
 
-for _name in ("isend", "irecv", "reduce", "broadcast", "in_flight", "in_memory_order"):
+for _name in (
+    "isend", "irecv", "reduce", "broadcast", "in_flight", "in_memory_order", "misused",
+):  # fmt: skip
     LIBRARY.impl(_name, _same_form, "CompositeExplicitAutograd")
 LIBRARY.impl(
     "gather",
@@ -56,7 +59,9 @@ LIBRARY.impl(
     lambda parts, like, root, group: torch.empty_like(like),
     "CompositeExplicitAutograd",
 )
-for _name in ("isend", "irecv", "reduce", "gather", "scatter", "broadcast", "in_memory_order"):
+for _name in (
+    "isend", "irecv", "reduce", "gather", "scatter", "broadcast", "in_memory_order", "misused",
+):  # fmt: skip
     torch.fx.node.has_side_effect(getattr(ours, _name).default)
 for _name in ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single"):
     torch.fx.node.has_side_effect(getattr(functional, _name).default)
@@ -68,9 +73,15 @@ class Pending(Work):  # type: ignore[misc]
     Until then they hold no value (``in_flight``), and what it reads must not be written.
     """
 
-    def __init__(self, into: Sequence[torch.Tensor], reads: Sequence[torch.Tensor], finish: Any):
+    def __init__(
+        self,
+        into: Sequence[torch.Tensor],
+        reads: Sequence[torch.Tensor],
+        finish: Any,
+        sends: bool = False,
+    ):
         super().__init__()
-        self.into, self.finish = list(into), finish
+        self.into, self.finish, self.sends = list(into), finish, sends
         self.fills, self.reads = [_extent(x) for x in into], [_extent(x) for x in reads]
         self.done = self.marked = self.spoilt = False
 
@@ -89,8 +100,13 @@ class Pending(Work):  # type: ignore[misc]
         self.wait()
 
     def is_completed(self) -> bool:
-        """Nothing moves here: what is asked whether it is there is waited for."""
-        return self.wait()
+        """Nothing moves here."""
+        if not self.done:
+            raise Refused(
+                "the program asks whether a collective is completed, which depends on time",
+                "wait for it: .wait()",
+            )
+        return True
 
     def passed_by(self, func: Any, args: Sequence[Any], kwargs: Any) -> None:
         """Another operator comes between the start and the waiting: it may write what is read, or
@@ -107,13 +123,33 @@ class Pending(Work):  # type: ignore[misc]
             tensors = [t for t in tree_flatten(value)[0] if isinstance(t, torch.Tensor)]
             met = [_extent(t) for t in tensors]
             if argument.alias_info is not None and argument.alias_info.is_write:
-                self.spoilt = self.spoilt or _meet(met, self.reads)
+                self._written(met)
             if not self.marked and _meet(met, self.fills):
                 self.marked = True
                 self._mark()
 
+    def meets(self, other: Pending) -> None:
+        """Another one is started: what it receives comes into its memory at any time."""
+        if not self.done:
+            self._written(other.fills)
+
+    def _written(self, extents: Sequence[Extent]) -> None:
+        """Something comes into this memory before the program has waited."""
+        if _meet(extents, self.reads):
+            self.spoilt = True
+            if self.sends:
+                self._misused("it writes what is still sent")
+        if _meet(extents, self.fills):
+            self._misused("it writes where something is still received")
+
+    def _misused(self, problem: str) -> None:
+        with below_autograd():
+            ours.misused(torch.empty(1), problem)
+
     def passed_by_end(self) -> None:
         """The program ends."""
+        if not self.done and self.sends:
+            self._misused("nothing waits for what is sent: it may never be")
         if not self.done and not self.marked:
             self.marked = True
             with below_autograd():
@@ -217,7 +253,11 @@ def _started(
         for into, value in values:
             into.copy_(value())
 
-    one = Pending([into for into, _ in values], reads, finish)
+    one = Pending([into for into, _ in values], reads, finish, bool(sent))
+    for other in STARTED:
+        other.meets(one)
+        if one.sends and not other.done and _meet(other.fills, one.reads):
+            one._misused("it sends where something is still received")
     STARTED.append(one)
     return Work.boxed(one)
 
@@ -435,7 +475,14 @@ def _arrived(value: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
 
 
 def _barrier(given: Given) -> Any:
+    """All of a group meet: as in a reduction of which nobody reads the result."""
+    name, _ = _group(given)
+    _waited(functional.all_reduce(torch.zeros(1), "sum", name))
     return _done()
+
+
+def _monitored_barrier(given: Given) -> None:
+    _barrier(given)
 
 
 REWRITES: dict[str, Callable[[Given], Any]] = {
@@ -456,5 +503,5 @@ REWRITES: dict[str, Callable[[Given], Any]] = {
     "send": _send,
     "recv_": _receive,
     "barrier": _barrier,
-    "monitored_barrier_": lambda given: None,
+    "monitored_barrier_": _monitored_barrier,
 }

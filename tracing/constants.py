@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gg_datalog.tracing.record import Json, RankRecord
 from gg_datalog.tracing.relations import told
 
-FEW = 256  # elements that are written out
+FEW = 4096  # elements that are written out
 
 
-def known_values(record: RankRecord, linked: Collection[tuple[int, str]]) -> dict[str, Any]:
+def known_values(record: RankRecord) -> dict[str, Any]:
     """By node, what inputs hold: a number for one that is a constant of the program, a (nested)
-    list for one that is an input still. Of real numbers that are related to the other side only
-    the relation counts: any others do."""
-    found = {}
+    list for one that is an input still."""
+    found: dict[str, Any] = {}
     for one in record.inputs:
         value = told(one)
         if value is None or not 0 < value.numel() <= FEW or value.is_complex():
             continue
-        real = value.is_floating_point()
         if value.numel() == 1 and not one.saved:
             number = value.item()
             if math.isfinite(number):
                 found[one.node] = number
-        elif not real or (record.rank, one.node) not in linked:
-            found[one.node] = value.tolist() if value.isfinite().all() else None
-    return {node: value for node, value in found.items() if value is not None}
+        elif bool(value.isfinite().all()):
+            found[one.node] = value.tolist()
+    return found
 
 
 def with_values(graph: Json, values: Mapping[str, Any]) -> Json:

@@ -1,13 +1,15 @@
 """Which random numbers a program draws: the seed of the generator, and how far it is used.
 
-Fake tensors use no random numbers up. Here every draw uses some of the real generator, so that its
-state tells one draw from the next, and equal states with equal calls are equal draws.
+Fake tensors use no random numbers up. Here every draw uses some of the real generator, how many its
+call and its form tell: so its state tells one draw from the next, and equal states with equal calls
+are equal draws. What torch itself uses up depends on kernels; programs that came to one state by
+different draws are taken to be in different ones.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -23,7 +25,7 @@ from gg_datalog.tracing.private import (
 from gg_datalog.tracing.schemas import is_drawn
 
 NOBODYS = 0x6764_6461_7461_6C6F  # the seed of what no program has seeded
-MOST = 1 << 16  # numbers that a draw uses up
+MOST = 65_521  # numbers that a draw may use up
 KEY = "draw"
 
 
@@ -53,13 +55,18 @@ class Draws(TorchDispatchMode):  # type: ignore[misc]
         meta = fx_traceback.current_meta
         before = meta.get("custom")
         with disable_current_modes():
-            meta["custom"] = {**(before or {}), KEY: _state(generator)}
+            # the form that it has here: functionalization gives it another one
+            form = _form(args[0]) if args and _is_tensor(args[0]) else ""
+            meta["custom"] = {**(before or {}), KEY: (*_state(generator), form)}
         try:
             out = func(*args, **kwargs)
         finally:
-            meta["custom"] = before
+            if before is None:
+                meta.pop("custom", None)
+            else:
+                meta["custom"] = before
         with disable_current_modes():
-            _use_up(generator, out[0] if isinstance(out, (tuple, list)) else out)
+            _use_up(generator, func, out[0] if isinstance(out, (tuple, list)) else out)
         return out
 
 
@@ -75,10 +82,18 @@ def _state(generator: torch.Generator) -> tuple[str, str]:
     return "-" if seed == NOBODYS else str(seed), hashlib.sha256(state).hexdigest()
 
 
-def _use_up(generator: torch.Generator, drawn: torch.Tensor) -> None:
+def _use_up(generator: torch.Generator, call: Any, made: torch.Tensor) -> None:
     if generator.device.type == "cpu":
-        count = drawn.numel() if isinstance(drawn.numel(), int) else MOST
-        torch.rand(min(count, MOST), generator=generator)
+        told = hashlib.sha256(f"{call} {_form(made)}".encode()).digest()
+        torch.rand(1 + int.from_bytes(told[:8], "big") % MOST, generator=generator)
+
+
+def _form(made: torch.Tensor) -> str:
+    """Type, shape, and the order in which the elements lie in memory: so they are drawn."""
+    dims = [i for i, extent in enumerate(made.shape) if extent != 1]
+    order = sorted(dims, key=lambda i: -made.stride(i))
+    turned = "" if order == dims else f" {order}"
+    return f"{made.dtype} {list(map(str, made.shape))}{turned}"
 
 
 def note_compiled(graph: fx.Graph) -> None:
@@ -91,8 +106,9 @@ def note_compiled(graph: fx.Graph) -> None:
         first = value[0] if isinstance(value, (tuple, list)) and value else value
         func = node.target
         if isinstance(func, torch._ops.OpOverload) and _draws(func) and _is_tensor(first):
-            node.meta["custom"] = {**(node.meta.get("custom") or {}), KEY: _state(generator)}
-            _use_up(generator, first)
+            noted = (*_state(generator), "")
+            node.meta["custom"] = {**(node.meta.get("custom") or {}), KEY: noted}
+            _use_up(generator, func, first)
     generator.set_state(before)
 
 
@@ -100,15 +116,17 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def drawn(node: fx.Node, shape: Sequence[Any]) -> str:
-    """What the case format says of a node that draws: equal where seed, state, call and shape
-    are."""
+def drawn(node: fx.Node, made: Any) -> str:
+    """What the case format says of a node that draws ``made``: seed, state and call, which are
+    equal where the same numbers are drawn one after the other, and the form that they get."""
     custom = node.meta.get("custom")
     noted = custom.get(KEY) if isinstance(custom, dict) else None
+    first = made[0] if isinstance(made, (tuple, list)) and made else made
     if noted is None or not isinstance(node.target, torch._ops.OpOverload):
         return ""
-    if not _draws(node.target):
+    if not _draws(node.target) or not _is_tensor(first):
         return ""
-    seed, state = noted
-    call = f"{state} {node.target} {list(map(str, shape))}"
-    return f"{seed}:{hashlib.sha256(call.encode()).hexdigest()[:16]}"
+    seed, state, form = noted
+    given = [a for a in node.args if isinstance(a, (int, float))]
+    parts = f"{state} {node.target} {given}", f"{form} {_form(first)}"
+    return ":".join([seed, *(hashlib.sha256(p.encode()).hexdigest()[:12] for p in parts)])

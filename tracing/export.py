@@ -101,7 +101,7 @@ def is_collective(node: fx.Node) -> bool:
     """Does the node speak with other ranks?"""
     target = str(node.target)
     talks = target.startswith((FUNCTIONAL, OURS, "_dtensor."))
-    marks = ("wait_tensor", "in_flight", "in_memory_order")
+    marks = ("wait_tensor", "in_flight", "in_memory_order", "misused")
     return talks and not any(mark in target for mark in marks)
 
 
@@ -129,7 +129,7 @@ def _row(node: fx.Node, module: fx.GraphModule) -> Json:
     if isinstance(value, torch.Tensor):
         row["shape"] = [_size(e) for e in value.shape]
         row["dtype"] = str(value.dtype).removeprefix("torch.")
-    if draw := drawn(node, _shape_of(value)):
+    if draw := drawn(node, value):
         row["draw"] = draw
     source = source_line(node.meta.get("stack_trace"))
     if source:
@@ -137,12 +137,6 @@ def _row(node: fx.Node, module: fx.GraphModule) -> Json:
     if path := _module_path(node):
         row["module"] = path
     return row
-
-
-def _shape_of(value: Any) -> Sequence[Any]:
-    """Of the first result."""
-    first = value[0] if isinstance(value, (tuple, list)) and value else value
-    return list(first.shape) if isinstance(first, torch.Tensor) else []
 
 
 def target_name(node: fx.Node) -> str:

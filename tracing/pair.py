@@ -56,9 +56,7 @@ def paired(
     results = pair_results(sequential, ranks, related, world_size)
     said = (*_left_out(ranks, world_size), *notes, *results.assumptions)
     assumptions = [("capture", text) for text in said] + related.assumptions()
-    linked = {(row["rank"], row["dist"]) for row in related.rows}
-    linked |= {(SEQUENTIAL, row["seq"]) for row in related.rows}
-    valued = {r.rank: known_values(r, linked) for r in (sequential, *ranks)}
+    valued = {r.rank: known_values(r) for r in (sequential, *ranks)}
     graphs = {r.rank: _returning(r.graph, results.unchanged.get(r.rank, [])) for r in ranks}
     documents = CaseDocuments(
         seq=with_values(results.graph, valued[SEQUENTIAL]),

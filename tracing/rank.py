@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from gg_datalog.tracing.draws import unseeded
+from gg_datalog.tracing.draws import Draws, unseeded
 from gg_datalog.tracing.dynamo_route import trace_dynamo
 from gg_datalog.tracing.eager_route import Traced, trace_eager
 from gg_datalog.tracing.export import (
@@ -39,7 +39,7 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
         with rank_of(max(rank, 0), world_size), unseeded():
             mode = FakeTensorMode(allow_non_fake_inputs=True)
             computed = Computed()
-            with mode, computed, real_meshes(), quiet():
+            with mode, Draws(), computed, real_meshes(), quiet():
                 module = program.module(max(rank, 0), world_size)
             with mode, real_meshes(), quiet():
                 args, kwargs = program.inputs(max(rank, 0), world_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,10 @@ from gg_datalog.tracing.shares import Share, cut, shares
 
 Json = dict[str, Any]
 Holders = dict[str, dict[int, InputRecord]]
+
+
+# Operators that take a tensor for its form.
+FORMAL = re.compile(r"^aten\.(new_|sym_|\w+_like\.)")
 
 
 @dataclass
@@ -173,6 +178,10 @@ class _Pairing:
     def _reads(self, rank: int, one: InputRecord) -> bool:
         return one.node in self.read[rank]
 
+    def _uses(self, rank: int, one: InputRecord) -> bool:
+        """Does a rank look at the values of an input, and not at its form alone?"""
+        return one.node in set(_operands(self.graphs[rank], values=True))
+
     def surplus(self) -> Iterator[str]:
         """Results that ranks alone have."""
         names = {name for nodes in self.theirs.values() for name in nodes} - self.ours.keys()
@@ -216,7 +225,7 @@ class _Pairing:
         if owner is None or owner.update in self.ours or owner.update in self.in_part:
             return {}
         silent = self._silent(name, owner) if self.returned(name) else {}
-        using = {str(rank): one.node for rank, one in silent.items() if self._reads(rank, one)}
+        using = {str(rank): one.node for rank, one in silent.items() if self._uses(rank, one)}
         return {"lacks": using} if using else {}
 
 
@@ -258,10 +267,11 @@ def _by_our_names(
     return found
 
 
-def _operands(graph: Json) -> Iterator[str]:
-    """The nodes that operators take."""
+def _operands(graph: Json, values: bool = False) -> Iterator[str]:
+    """The nodes that operators take; with ``values`` those whose values they look at."""
     for node in graph["nodes"]:
-        if node["op"] == "call_function":
+        formal = values and FORMAL.search(str(node["target"]))
+        if node["op"] == "call_function" and not formal:
             yield from _named([node["args"], node["kwargs"]])
 
 

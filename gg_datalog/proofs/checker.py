@@ -211,12 +211,13 @@ def drawn_apart(blocks: Iterable[Block]) -> None:
             need(any(u[p] < b.seq[p] or v[p] < a.seq[p] for p in u), "draws are not one to one")
 
 
-def drawn_alike(pieces: Sequence[tuple[str, Block, str]]) -> None:
-    """The last of the pieces of one sequential draw, by seed and state: equal ones draw the same
-    numbers, different ones others."""
-    *before, (last, block, stream) = pieces
-    for of, other, drawn in before:
-        need(of == last or (other == block) == (drawn == stream), "seeds of draws do not fit")
+def drawn_alike(pieces: Sequence[tuple[str, Block, str, str]]) -> None:
+    """The last of the pieces of one sequential draw, by seed, state and form: equal ones draw the
+    same numbers, different ones others."""
+    *before, (last, block, stream, form) = pieces
+    for of, other, drawn, other_form in before:
+        alike = (drawn, other_form) == (stream, form) if other == block else drawn != stream
+        need(of == last or alike or drawn == stream == "-", "seeds of draws do not fit")
 
 
 class Checker:
@@ -485,7 +486,7 @@ class Checker:
         """The outputs that a certificate proves; `Refused` names the step that does not follow."""
         said, used, proved = dict[int, Statement](), set[int](), list[int]()
         draws, where = defaultdict[Any, list[Block]](list), "it"
-        seeded = defaultdict[str, list[tuple[Any, Block, str]]](list)
+        seeded = defaultdict[str, list[tuple[str, Block, str, str]]](list)
         try:
             for number, line in enumerate(document["steps"]):
                 where = f"step {number}"
@@ -498,8 +499,8 @@ class Checker:
                 for signed, _ in self.all("dist_operator", line["by"][0]):
                     draws[found[:2]] += [found.block] if self.all("random_draw", signed) else []
                 drawn_apart(draws[found[:2]])
-                for (stream,) in self.all("drawn_as", line["by"][0]) if draws[found[:2]] else ():
-                    seeded[found.seq].append((found.dist, found.block, stream))
+                for drawn in self.all("drawn_as", line["by"][0]) if draws[found[:2]] else ():
+                    seeded[found.seq].append((found.dist, found.block, *drawn))
                     drawn_alike(seeded[found.seq])
             for line in document["outputs"]:
                 where, wants = f"output {line['wants']}", line["wants"]

@@ -117,6 +117,20 @@ def test_a_gradient_that_only_some_ranks_return(mode: Any) -> None:
     assert verify(meant).refines
 
 
+def form_alone(net: Any, x: Tensor) -> Tensor:
+    """One rank takes the form of a parameter, to receive into, and none of its values."""
+    h = net.a(x)
+    if net.world > 1:
+        h = h.detach() if net.rank == 0 else net.a.weight.new_empty(h.shape)
+        torch.distributed.broadcast(h, 0)
+    return net.b(h).square().sum()
+
+
+def test_a_parameter_of_which_the_form_is_used() -> None:
+    found = verify(captured(form_alone, "eager", backward=True)).findings
+    assert not [f for f in found if f.code == "GG156" and "rank 1" in f.message]
+
+
 def descend(net: Any, *left_out: str) -> None:
     """Gradient descent, but for these."""
     with torch.no_grad():

@@ -120,6 +120,40 @@ def test_a_rank_that_has_drawn_before() -> None:
     assert codes(run(one, uneven)) == ["GG158"]
 
 
+@pytest.mark.parametrize("drawn", [lambda: nn.Linear(4, 8), lambda: torch.rand(3)])
+def test_a_rank_that_has_drawn_while_it_was_built(drawn: Callable[[], Any]) -> None:
+    class Built(Net):
+        def __init__(self, rank: int, ranks: int) -> None:
+            super().__init__(one, dropout, rank, ranks)
+            if ranks > 1 and rank == 0:
+                drawn()
+
+    result = verify(capture(
+        Built, lambda r, n: (torch.zeros(ROWS, WIDTH),), world_size=2, mode="eager", jobs=0
+    ))  # fmt: skip
+    assert codes(result) == ["GG158"]
+
+
+def lengths(net: Net, x: torch.Tensor) -> torch.Tensor:
+    torch.rand(70_000 if net.rank else 80_000)
+    return F.dropout(x, 0.5)
+
+
+def types(net: Net, x: torch.Tensor) -> torch.Tensor:
+    torch.rand(4, dtype=torch.double if net.rank else torch.float)
+    return F.dropout(x, 0.5)
+
+
+def memory(net: Net, x: torch.Tensor) -> torch.Tensor:
+    """Drawn in the order of memory."""
+    return F.dropout(x.t().contiguous().t() if net.rank else x * 1, 0.5)
+
+
+@pytest.mark.parametrize("forward", [lengths, types, memory])
+def test_what_was_drawn_differs(forward: Forward) -> None:
+    assert codes(run(one, forward)) == ["GG158"]
+
+
 def generated(net: Net, x: torch.Tensor) -> torch.Tensor:
     """With a generator of its own, which is made anew."""
     generator = torch.Generator().manual_seed(5 if net.ranks == 1 else 5 + OFFSET["by"] * net.rank)

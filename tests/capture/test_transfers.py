@@ -14,6 +14,7 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 from gg_datalog import capture, verify  # noqa: E402
+from gg_datalog.errors import InputError  # noqa: E402
 
 Exchange = Callable[[Any, Any, int], None]  # what is sent, where it is received, the peer
 
@@ -64,11 +65,6 @@ def receive_posted(x: Any, other: Any, peer: int) -> None:
     coming.wait()
 
 
-def never_waits_for_the_send(x: Any, other: Any, peer: int) -> None:
-    dist.isend(x, peer)
-    dist.recv(other, peer)
-
-
 def halves_out_of_order(x: Any, other: Any, peer: int) -> None:
     """Messages come in the order in which they are sent and received, whenever they are waited for."""
     coming = [dist.irecv(part, peer) for part in other.chunk(2)]
@@ -77,7 +73,13 @@ def halves_out_of_order(x: Any, other: Any, peer: int) -> None:
         one.wait()
 
 
-RIGHT = [receive_first, send_first, batch, by_rank, receive_posted, never_waits_for_the_send,
+def all_meet(x: Any, other: Any, peer: int) -> None:
+    dist.barrier()
+    receive_first(x, other, peer)
+    dist.barrier()
+
+
+RIGHT = [receive_first, send_first, batch, by_rank, receive_posted, all_meet,
          halves_out_of_order]  # fmt: skip
 
 
@@ -122,7 +124,18 @@ def a_collective_between(x: Any, other: Any, peer: int) -> None:
         dist.send(x, peer)
 
 
-HANGS = [both_send, both_receive, waits_too_early, a_collective_between]
+def a_barrier_between(x: Any, other: Any, peer: int) -> None:
+    if peer == 1:
+        dist.send(x, peer)
+        dist.barrier()
+        dist.recv(other, peer)
+    else:
+        dist.barrier()
+        dist.recv(other, peer)
+        dist.send(x, peer)
+
+
+HANGS = [both_send, both_receive, waits_too_early, a_collective_between, a_barrier_between]
 
 
 @pytest.mark.parametrize("exchange", HANGS, ids=lambda f: f.__name__)
@@ -157,10 +170,72 @@ def written_before(x: Any, other: Any, peer: int) -> None:
     going.wait()
 
 
-@pytest.mark.parametrize("exchange", [halves_exchanged, read_before, written_before],
-                         ids=lambda f: f.__name__)  # fmt: skip
+def never_waits_for_the_send(x: Any, other: Any, peer: int) -> None:
+    """gloo takes it back when the handle goes: the other rank waits for ever, or loses it."""
+    dist.isend(x, peer)
+    dist.recv(other, peer)
+
+
+def written_and_left(x: Any, other: Any, peer: int) -> None:
+    kept = x.clone()
+    dist.isend(x, peer)
+    x.mul_(2)
+    dist.recv(other, peer)
+    x.copy_(kept)
+
+
+def in_place(x: Any, other: Any, peer: int) -> None:
+    """What comes may come before what goes has gone."""
+    kept = x.clone()
+    going = dist.isend(x, peer)
+    coming = dist.irecv(x, peer)
+    going.wait()
+    coming.wait()
+    other.copy_(x)
+    x.copy_(kept)
+
+
+def in_place_batch(x: Any, other: Any, peer: int) -> None:
+    kept = x.clone()
+    pair = [dist.P2POp(dist.irecv, x, peer), dist.P2POp(dist.isend, x, peer)]
+    for one in dist.batch_isend_irecv(pair):
+        one.wait()
+    other.copy_(x)
+    x.copy_(kept)
+
+
+def overwritten(x: Any, other: Any, peer: int) -> None:
+    coming = dist.irecv(other, peer)
+    dist.send(x, peer)
+    other.copy_(x)
+    coming.wait()
+
+
+def one_meets_alone(x: Any, other: Any, peer: int) -> None:
+    receive_first(x, other, peer)
+    if peer == 1:
+        dist.barrier()
+
+
+WRONG = [halves_exchanged, read_before, written_before, never_waits_for_the_send, written_and_left,
+         in_place, in_place_batch, overwritten, one_meets_alone]  # fmt: skip
+
+
+@pytest.mark.parametrize("exchange", WRONG, ids=lambda f: f.__name__)
 def test_wrong_values(exchange: Exchange) -> None:
     assert judged(exchange).verdict != "refines"
+
+
+def test_whether_it_is_completed() -> None:
+    """Nobody can say, of a program that does not run."""
+
+    def polls(x: Any, other: Any, peer: int) -> None:
+        coming = dist.irecv(other, peer)
+        while not coming.is_completed():
+            pass
+
+    with pytest.raises(InputError, match="asks whether a collective is completed"):
+        judged(polls)
 
 
 @pytest.mark.parametrize("exchange", [receive_first, halves_out_of_order, halves_exchanged],

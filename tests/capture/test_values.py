@@ -249,3 +249,30 @@ def test_building_may_read_what_is_known() -> None:
         module.table = angles(rank * 4 * first, ROWS // ranks)
 
     assert verify(pair(build)).refines
+
+
+def test_numbers_are_those_that_are_there() -> None:
+    """A rank leaves out what a mask hides: with any other mask that would be wrong."""
+
+    class Masked(Net):
+        half: slice | None = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores = x @ x.t()
+            if self.half is None:
+                return (scores * self.table) @ x
+            rows = (scores[self.half] * self.table)[:, : self.half.stop]
+            return rows @ x[: self.half.stop]
+
+    def build(module: Net, rank: int, ranks: int) -> None:
+        whole = torch.tril(torch.ones(ROWS, ROWS))
+        if ranks > 1:
+            module.half = slice(rank * 4, rank * 4 + 4)  # type: ignore[assignment]
+            whole = whole[module.half]  # type: ignore[index]
+        module.table = whole
+
+    found = capture(
+        lambda r, n: Masked(build, r, n), lambda r, n: (torch.zeros(ROWS, WIDTH),), world_size=2,
+        mode="eager", jobs=0,
+    )  # fmt: skip
+    assert verify(found, confirm=60).verdict in ("refines", "inconclusive")

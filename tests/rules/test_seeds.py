@@ -39,6 +39,22 @@ x: f32[8, 4]
 y = native_dropout(x, 0.5, True)[0]
 w = native_dropout(relu(x), 0.5, True)[0]
 return add(y, w), y"""
+NEIGHBOURS = """
+x: f32[5, 4]
+d = native_dropout(x, 0.5, True, drawn={})[0]
+return mul(slice(d, 0, 1, 5), slice(d, 0, 0, 4))"""
+HALO = [
+    {"seq": "x", "rank": r, "dist": "x", "seq_box": [[r * 3, r * 3 + 5], [0, 4]]} for r in range(2)
+]
+CHAIN = "x: f32[8, 4]\nd = native_dropout(x, 0.5, True)[0]\nreturn mul(slice(d, 0, 1, 8), slice(d, 0, 0, 7))"
+ROWS = [
+    {"seq": "x", "rank": 0, "dist": "x", "seq_box": [[0, 5], [0, 4]]},
+    {"seq": "x", "rank": 1, "dist": "x", "seq_box": [[5, 8], [0, 4]]},
+]
+UNEVEN = """
+x: f32[5 - 2 * rank, 4]
+y = native_dropout(x, 0.5, True, drawn=f"7:{'aa'[rank]}:{'fg'[rank]}")[0]
+return y"""
 CASES: list[tuple[Case, list[str]]] = [
     (dropout("replicas", "[8, 4]", SAME), []),
     (dropout("replicas with seeds of their own", "[8, 4]", OWN), ["GG158"]),
@@ -46,6 +62,10 @@ CASES: list[tuple[Case, list[str]]] = [
     (dropout("shards with one seed", "[4, 4]", SAME), ["GG157"]),
     (dropout("columns with one seed", "[8, 2]", SAME), ["GG157"]),
     (dropout("one is seeded", "[4, 4]", 'f"{[7, chr(45)][rank]}:a"'), []),
+    (dropout("one replica is seeded", "[8, 4]", 'f"{[7, chr(45)][rank]}:a"'), ["GG158"]),
+    (dropout("another form", "[8, 4]", "f\"7:a:{'ft'[rank]}\""), ["GG158"]),
+    (Case("parts that overlap", CHAIN, NEIGHBOURS.format(OWN), relate={"x": HALO}), ["GG158"]),
+    (Case("uneven parts with one seed", SEQ, UNEVEN, relate={"x": ROWS}), ["GG157"]),
     (dropout("nobody gave a seed", "[4, 4]", '"-:a"'), []),
     (of_four("abab"), []),
     (of_four("aabb"), ["GG157", "GG158"]),
