@@ -209,10 +209,12 @@ class _About:
         )
 
     def _adds_up(self, user: str) -> bool:
-        """Does it add up the parts of several ranks?"""
+        """Does it add up several parts, of several ranks?"""
         parts = {*self.cause.holders, *self.cause.operands}
         terms = [term for term in self.scene.sums.get(user, ()) if term in parts]
-        return len({r for term in self.scene.things("dist", terms) for r in term.ranks}) > 1
+        held = self.scene.held(terms, self.cause.origin)
+        ranks = {rank for term in self.scene.things("dist", terms) for rank in term.ranks}
+        return len(ranks) > 1 and len({one.parts for one in held if one.parts != "nil"}) > 1
 
     def _data_parallel(self) -> bool:
         """Is what is reduced over no dimension of a parameter, and for few outputs only?"""

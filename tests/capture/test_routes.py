@@ -326,7 +326,7 @@ EAGER: Made = {
                         [("isend", 1, 7, ALL)]),
     "batch_isend_irecv": (swapped, lambda x, _: x * 3, None,
                           [("isend", 1, 0, ALL), ("irecv", 1, 0, ALL)]),
-    "barrier": (met, lambda x, _: x.sum(1), None, []),
+    "barrier": (met, lambda x, _: x.sum(1), None, [("all_reduce", "sum", ALL)]),
 }  # fmt: skip
 DYNAMO = ("all_reduce sum", "all_reduce max", "all_gather", "all_gather_into_tensor",
           "reduce_scatter_tensor", "all_to_all_single", "all_to_all_single with splits")  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,25 @@ UNEVEN = """
 x: f32[5 - 2 * rank, 4]
 y = native_dropout(x, 0.5, True, drawn=f"7:{'aa'[rank]}:{'fg'[rank]}")[0]
 return y"""
+
+
+def turns(width: int) -> dict[str, list[dict[str, object]]]:
+    """Two ranks hold so many rows of x[8, 4] in turns."""
+    return {
+        "x": [
+            {"seq": "x", "rank": r, "dist": "x", "seq_box": [[a, a + width], [0, 4]],
+             "dist_box": [[b, b + width], [0, 4]]}
+            for r in range(2)
+            for b in range(0, 4, width)
+            for a in [2 * b + r * width]
+        ]
+    }  # fmt: skip
+
+
+def in_turns(name: str, width: int, drawn: str) -> Case:
+    return replace(dropout(name, "[4, 4]", drawn), relate=turns(width))
+
+
 CASES: list[tuple[Case, list[str]]] = [
     (dropout("replicas", "[8, 4]", SAME), []),
     (dropout("replicas with seeds of their own", "[8, 4]", OWN), ["GG158"]),
@@ -65,6 +85,9 @@ CASES: list[tuple[Case, list[str]]] = [
     (dropout("one replica is seeded", "[8, 4]", 'f"{[7, chr(45)][rank]}:a"'), ["GG158"]),
     (dropout("another form", "[8, 4]", "f\"7:a:{'ft'[rank]}\""), ["GG158"]),
     (Case("parts that overlap", CHAIN, NEIGHBOURS.format(OWN), relate={"x": HALO}), ["GG158"]),
+    (in_turns("every other row with one seed", 1, SAME), ["GG157"]),
+    (in_turns("every other pair of rows", 2, OWN), []),
+    (in_turns("every other pair of rows with one seed", 2, SAME), ["GG157"]),
     (Case("uneven parts with one seed", SEQ, UNEVEN, relate={"x": ROWS}), ["GG157"]),
     (dropout("nobody gave a seed", "[4, 4]", '"-:a"'), []),
     (of_four("abab"), []),
