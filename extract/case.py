@@ -291,13 +291,20 @@ def _output(row: Mapping[str, Any], path: Path) -> Output:
 
 def _lacks(row: Mapping[str, Any], path: Path) -> Mapping[int, str]:
     """The ranks that use what an output is the gradient of and return none: what they use."""
-    names = row.get("lacks", {})
-    if not isinstance(names, dict) or not all(
-        isinstance(node, str) and rank.isdecimal() for rank, node in names.items()
-    ):
+    names = _by_rank(row.get("lacks", {}))
+    if names is None:
         hint = '{"1": NODE, ...}; see docs/format.md'
         raise InputError(f"`lacks` of output `{row.get('seq')}` names no inputs", str(path), hint)
-    return {int(rank): node for rank, node in names.items()}
+    return names
+
+
+def _by_rank(given: Any) -> dict[int, str] | None:
+    """The nodes of ranks; None where it is none."""
+    if not isinstance(given, dict):
+        return None
+    if not all(isinstance(node, str) and rank.isdecimal() for rank, node in given.items()):
+        return None
+    return {int(rank): node for rank, node in given.items()}
 
 
 def _state(row: Mapping[str, Any], path: Path) -> tuple[str, Mapping[int, str]] | None:
@@ -306,13 +313,11 @@ def _state(row: Mapping[str, Any], path: Path) -> tuple[str, Mapping[int, str]] 
     if given is None:
         return None
     seq, dist = (given.get("seq"), given.get("dist")) if isinstance(given, dict) else (None, None)
-    names: Any = dist if isinstance(dist, dict) else {}
-    if not isinstance(seq, str) or not all(
-        isinstance(node, str) and rank.isdecimal() for rank, node in names.items()
-    ):
+    names = _by_rank(dist if isinstance(dist, dict) else {})
+    if not isinstance(seq, str) or names is None:
         hint = '{"seq": NODE, "dist": {"0": NODE, ...}}; see docs/format.md'
         raise InputError(f"`state` of output `{row.get('seq')}` names no inputs", str(path), hint)
-    return seq, {int(rank): node for rank, node in names.items()}
+    return seq, names
 
 
 def _default_outputs(case: Case) -> list[Output]:

@@ -95,7 +95,6 @@ class World:
     # both ends of messages, by key, in order
     _sent: dict[Any, list[tuple[int, Node, Message]]] = field(default_factory=dict)
     _wanted: dict[Any, list[tuple[int, Node, Message]]] = field(default_factory=dict)
-    _started: dict[tuple[int, str], Transfer] = field(default_factory=dict)
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
         """Lowers every graph to its end."""
@@ -110,7 +109,7 @@ class World:
                     if progress:
                         progress(rank)
                 elif call.of:
-                    receiving[rank] = call.node, self._started[rank, call.of]
+                    receiving[rank] = call.node, self.contexts[rank].started[call.of]
                 elif call.name in TRANSFERS:
                     transfer = self._post(rank, call)
                     if not transfer.started:
@@ -159,8 +158,7 @@ class World:
         started = not many and node.name in waited_for(ctx)
         transfer = Transfer(call, tuple(messages), many, started)
         if started:
-            ctx.started.add(node.name)
-            self._started[rank, node.name] = transfer
+            ctx.started[node.name] = transfer
             self._opaque(rank, node, [m.view for m in messages])
             if not messages[0].receives:
                 ctx.values[node.name] = messages[0].view

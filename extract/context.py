@@ -17,6 +17,7 @@ from gg_datalog.extract.table import Table
 from gg_datalog.extract.view import View, broadcast
 
 if TYPE_CHECKING:
+    from gg_datalog.extract.collectives import Transfer
     from gg_datalog.extract.flight import Flight
 
 Value = Any  # View, a tuple of values, a number, a literal, or None
@@ -56,7 +57,7 @@ class Context:
     randoms: int = 0
     # by what is drawn, and how: the number of the random operator
     drawn: dict[tuple[str, str], int] = field(default_factory=dict)
-    started: set[str] = field(default_factory=set)  # transfers that some node waits for
+    started: dict[str, Transfer] = field(default_factory=dict)  # some node waits for them
     flights: dict[str, Flight] = field(default_factory=dict)  # collectives not waited for yet
     collectives: set[str] = field(default_factory=set)  # nodes of collectives that are waited for
     waits: set[str] | None = None  # nodes that are waited for, once asked for

@@ -115,9 +115,7 @@ def misused(ctx: Context) -> Value:
 
 def _is_read(ctx: Context, name: str) -> bool:
     """Does any node look at the values of this one? A copy into it overwrites them."""
-    for user in ctx.graph.nodes.values():
-        if name not in references((user.args, user.kwargs)):
-            continue
+    for user in ctx.graph.users.get(name, ()):
         if not user.target.startswith("aten.copy."):
             return True
         if user.bound["src"] == Ref(name) and _is_read(ctx, user.name):

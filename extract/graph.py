@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,15 @@ class Graph:
     nodes: Mapping[str, Node]
     returns: tuple[Any, ...]
     file: str
+
+    @cached_property
+    def users(self) -> Mapping[str, Sequence[Node]]:
+        """By name, the nodes that refer to a node, in program order."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes.values():
+            for name in dict.fromkeys(references((node.args, node.kwargs))):
+                found.setdefault(name, []).append(node)
+        return found
 
 
 def is_symbolic(extent: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gg_datalog.extract.context import Context, Value
 from gg_datalog.extract.graph import HIGHER_ORDER, Node, Ref, references
@@ -18,7 +18,8 @@ def origins(ctx: Context, node: Node, name: str) -> Iterator[str]:
     if node.target in HIGHER_ORDER or _copied(ctx, node):
         return
     if "getitem" in node.target:
-        yield from _siblings(ctx, node) if _is_own(ctx, node) else references(node.args[:1])
+        whole = list(references(node.args[:1]))
+        yield from _siblings(ctx, node, *whole) if _is_own(ctx, whole) else whole
     elif node.signature is not None:
         for parameter in node.signature.parameters:
             if parameter.tensor and node.signature.returned(parameter.name):
@@ -27,17 +28,17 @@ def origins(ctx: Context, node: Node, name: str) -> Iterator[str]:
         yield from references((node.args, node.kwargs))
 
 
-def _is_own(ctx: Context, item: Node) -> bool:
-    """Is it a result of a collective each of whose results is memory of its own?"""
-    of = [ctx.graph.nodes[name] for name in references(item.args[:1])]
-    if len(of) != 1 or of[0].name not in ctx.collectives:
+def _is_own(ctx: Context, whole: Sequence[str]) -> bool:
+    """Are they the results of a collective each of whose results is memory of its own?"""
+    if len(whole) != 1 or whole[0] not in ctx.collectives:
         return False
-    return of[0].signature is not None and not any(of[0].signature.results)
+    signature = ctx.graph.nodes[whole[0]].signature
+    return signature is not None and not any(signature.results)
 
 
-def _siblings(ctx: Context, item: Node) -> Iterator[str]:
-    """The nodes that take the same result."""
-    for other in ctx.graph.nodes.values():
+def _siblings(ctx: Context, item: Node, whole: str) -> Iterator[str]:
+    """The nodes before it that take the same result."""
+    for other in ctx.graph.users[whole]:
         if other.name == item.name:
             return
         if other.target == item.target and other.args == item.args:
@@ -136,8 +137,7 @@ def overwritten(ctx: Context, node: Node, target: str, place: int | None) -> Non
         ctx.values[target] = result
         return
     ctx.values[target] = unknown(ctx, before)
-    others = (n for n in ctx.graph.nodes.values() if n.name != node.name)
-    if not any(target in references((n.args, n.kwargs)) for n in others):
+    if all(user.name == node.name for user in ctx.graph.users.get(target, ())):
         return  # nothing looks at it
     reason = f"`{node.name}` writes into it in a way that is not described"
     ctx.notes.unsupported.append((ctx.side.name, ctx.rank, target, name_of(ctx, node), reason))

@@ -317,11 +317,11 @@ def query(result: Path | None, name: str | None, sql: str | None, listing: bool,
 @click.option(
     "--format", "form", type=click.Choice(["human", "json"]), default="human", show_default=True
 )
+@partial_option
+@layout_option
 @operators_option
 @configurable("operators", "format")
-def replay(
-    case_or_facts: Path, seed: int, full_size: bool, form: str, operators: Sequence[Path]
-) -> None:
+def replay(case_or_facts: Path, form: str, operators: Sequence[Path], **asked: Any) -> None:
     """Execute both programs (needs torch), and compare outputs and derived relations in numbers.
 
     Large sizes are reduced, consistently over both graphs, unless --full-size is given.
@@ -331,7 +331,7 @@ def replay(
     from gg_datalog.report import EXIT_CODE
 
     with progress() as say:
-        text, verdict = replayed(case_or_facts, operators, seed, full_size, form, say)
+        text, verdict = replayed(case_or_facts, form, operators, say, **asked)
     click.echo(text)
     raise SystemExit(EXIT_CODE[verdict])
 

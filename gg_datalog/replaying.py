@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from gg_datalog.cases import remembered
 from gg_datalog.errors import InputError
@@ -19,9 +20,10 @@ from gg_datalog.visible import visible_json, visible_lines
 
 
 def replayed(
-    folder: Path, operators: Sequence[Path], seed: int, full_size: bool, form: str, say: Progress
+    folder: Path, form: str, operators: Sequence[Path], say: Progress, **asked: Any
 ) -> tuple[str, str]:
-    """The report of a replay (``human`` or ``json``), and its verdict."""
+    """The report of a replay (``human`` or ``json``), and its verdict. ``asked`` are the further
+    arguments of :func:`gg_datalog.replay.command.replay`."""
     files, earlier = _files(folder)
     if find_spec("torch") is None:
         raise InputError(
@@ -38,7 +40,7 @@ def replayed(
             "install it again: pip install 'gg-datalog[torch]'",
         ) from None
 
-    found = replay(files, [*earlier, *operators], seed, full_size, say)
+    found = replay(files, [*earlier, *operators], say=say, **asked)
     if form == "json":
         return visible_json(as_document(found)), found.report.verdict
     found.report = printable(found.report)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -181,11 +182,27 @@ def _decided(
     started = perf_counter()
     progress("executing what is not proved")
     partial = _partial(run.facts, run.options)
-    asked = Question(run.case, fresh, report, places, partial, run.options.replayable)
+    asked = Question(run.case, fresh, report, places, partial, _replayed(run, partial))
     numbers = confirmed(asked, allowed)
     if allowed:
         seconds["confirm"] = perf_counter() - started
     return decided(report, numbers)
+
+
+def _replayed(run: _Run, partial: Sequence[str]) -> str:
+    """What a user gives to ``gg-datalog replay``, with what this run was given."""
+    options = run.options
+    return (
+        options.replayable
+        + repeated("--allow-partial", partial)
+        + repeated("--allow-layout", _named(run.facts, options, "layouts", options.layouts))
+        + repeated("--operators", _operators(run.case, options))
+    )
+
+
+def repeated(option: str, values: Iterable[object]) -> str:
+    """An option of a command line, once for each value."""
+    return "".join(f" {option} {quote(str(value))}" for value in values)
 
 
 def _open(row: OutputRow) -> bool:

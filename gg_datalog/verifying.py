@@ -13,7 +13,7 @@ from gg_datalog.cases import extracted
 from gg_datalog.extract import case_files
 from gg_datalog.progress import Progress
 from gg_datalog.report import Assumption, Finding, OutputRow, Report
-from gg_datalog.running import Options, run_facts
+from gg_datalog.running import Options, repeated, run_facts
 from gg_datalog.store import write_facts
 
 if TYPE_CHECKING:
@@ -129,4 +129,6 @@ def judged(
         files = pair.documents.write(home / "case")
     facts, case = extracted(files, options.operators, say)
     write_facts(facts, home / "facts", "parquet", case)
-    return run_facts(home / "facts", result, replace(options, operators=()), say)
+    replayable = options.replayable + repeated("--operators", options.operators)
+    options = replace(options, operators=(), replayable=replayable)
+    return run_facts(home / "facts", result, options, say)

@@ -35,10 +35,18 @@ SMALL = 64 * 2**20  # bytes: up to here a case is executed in its captured sizes
 
 
 def replay(
-    files: CaseFiles, operators: Sequence[Path], seed: int, full_size: bool, say: Progress
+    files: CaseFiles,
+    operators: Sequence[Path],
+    seed: int,
+    full_size: bool,
+    say: Progress,
+    partial: Sequence[str] = (),
+    layouts: Sequence[str] = (),
 ) -> Replayed:
-    """Executes a case; :class:`InputError` where that is not possible."""
+    """Executes a case; :class:`InputError` where that is not possible. Outputs that are
+    ``partial`` may be open sums, those in ``layouts`` may be in any order."""
     table = load_table(operators)
+    files = replace(files, partial=[*files.partial, *partial])
     say("reading graphs")
     captured = load(files)
     whole = fitted = shrink(captured, table, smaller=False)
@@ -54,10 +62,10 @@ def replay(
         )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        original = judged = judged_case(files, whole, operators, folder / "facts", say)
+        original = judged = judged_case(files, whole, operators, folder / "facts", say, layouts)
         if fitted.sizes:
             small = fitted.case.write(folder / "case")
-            judged = judged_case(small, fitted, operators, folder / "small", say)
+            judged = judged_case(small, fitted, operators, folder / "small", say, layouts)
     guessed = guessed_names(files.about)
     with exact():
         if judged.statuses != original.statuses and has_room(whole):
@@ -86,11 +94,18 @@ def has_room(fitted: Shrunk) -> bool:
 
 
 def judged_case(
-    files: CaseFiles, fitted: Shrunk, operators: Sequence[Path], facts: Path, say: Progress
+    files: CaseFiles,
+    fitted: Shrunk,
+    operators: Sequence[Path],
+    facts: Path,
+    say: Progress,
+    layouts: Sequence[str] = (),
 ) -> Judged:
+    """What the rules derive of a case, whose facts go to ``facts``."""
     built = build_sides(files, operators, say)
     write_facts(built.tables, facts, "parquet", {})
-    report = run_facts(facts, facts / "result", Options(repairs=False, raw=True), say)
+    options = Options(repairs=False, raw=True, layouts=layouts)
+    report = run_facts(facts, facts / "result", options, say)
     holds, returned, available = (
         pq.read_table(facts / "result" / f"{n}.parquet").to_pylist()
         for n in ("holds", "returned_holds", "seq_available")
@@ -168,11 +183,9 @@ def _concluded(found: Replayed, resting: Collection[int]) -> Replayed:
             text = f"`{row.seq}` is not shown to be rebuilt, but no draw shows a difference"
             findings.append(replace(_finding(Kind.NOT_SHOWN, text), seq=row.seq))
     against = found.wrong or contradicted or found.hangs
-    told = {
-        place: found.agrees(place) or (None if place in resting else found.agrees(place))
-        for place in found.numbers
-    }
-    outcome = decided(report, {place: Numbers(agrees) for place, agrees in told.items()})
+    told = {place: Numbers(found.agrees(place)) for place in found.numbers}
+    told |= {place: Numbers(None) for place in resting if not found.agrees(place)}
+    outcome = decided(report, told)
     verdict = "does-not-refine" if against else outcome.verdict
     outputs = [replace(row, numbers=None) for row in outcome.outputs]
     found.report = replace(report, verdict=verdict, findings=findings, outputs=outputs)

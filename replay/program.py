@@ -84,7 +84,7 @@ def run_graph(
             result = yield replace(asked(node, kind, call, run.types), started=begun)
             if begun:
                 run.begun[name] = kind, call
-                values[name] = _memory_of(call)
+                values[name] = call.tensors()[0]  # which holds what it held until it is waited for
             else:
                 values[name] = _received(call, kind, result)
         elif of := run.transfer(node):
@@ -238,11 +238,6 @@ class _Run:
 
 def _operands(node: Json) -> list[str]:
     return references([node.get("args", []), node.get("kwargs", {})])
-
-
-def _memory_of(call: Called) -> Tensor:
-    """What a transfer is given: its memory holds what it held, until it was waited for."""
-    return call.tensors()[0]
 
 
 def _memory(x: Tensor) -> int:

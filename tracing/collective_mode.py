@@ -17,6 +17,7 @@ from gg_datalog.tracing.private import (
     TorchDispatchMode,
     Work,
     below_autograd,
+    storage_of,
 )
 from gg_datalog.tracing.refusal import Refused
 
@@ -169,7 +170,7 @@ def _extent(x: torch.Tensor) -> Extent:
     steps = zip(x.shape, x.stride(), strict=True)
     span = sum((n - 1) * abs(step) for n, step in steps) + 1 if x.numel() else 0
     start, size = x.storage_offset(), x.element_size()
-    return int(x.untyped_storage()._cdata), start * size, (start + span) * size
+    return storage_of(x), start * size, (start + span) * size
 
 
 def _meet(some: Sequence[Extent], others: Sequence[Extent]) -> bool:

@@ -27,6 +27,7 @@ from gg_datalog.tracing.schemas import is_drawn
 NOBODYS = 0x6764_6461_7461_6C6F  # the seed of what no program has seeded
 MOST = 65_521  # numbers that a draw may use up
 KEY = "draw"
+OWN = ("aten", "prims")  # namespaces whose schemas tell everything
 
 
 @contextmanager
@@ -49,7 +50,7 @@ class Draws(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         """Every operator comes by."""
         kwargs = kwargs or {}
-        if not _draws(func):
+        if not is_random(func):
             return func(*args, **kwargs)
         generator = kwargs.get("generator") or torch.default_generator
         meta = fx_traceback.current_meta
@@ -71,8 +72,9 @@ class Draws(TorchDispatchMode):  # type: ignore[misc]
 
 
 @cache
-def _draws(func: Any) -> bool:
-    return func.namespace in ("aten", "prims") and is_drawn(str(func))
+def is_random(func: Any) -> bool:
+    """Is it an operator of torch's own that draws random numbers?"""
+    return func.namespace in OWN and is_drawn(str(func))
 
 
 def _state(generator: torch.Generator) -> tuple[str, str]:
@@ -105,7 +107,7 @@ def note_compiled(graph: fx.Graph) -> None:
         value = node.meta.get("val")
         first = value[0] if isinstance(value, (tuple, list)) and value else value
         func = node.target
-        if isinstance(func, torch._ops.OpOverload) and _draws(func) and _is_tensor(first):
+        if isinstance(func, torch._ops.OpOverload) and is_random(func) and _is_tensor(first):
             noted = (*_state(generator), "")
             node.meta["custom"] = {**(node.meta.get("custom") or {}), KEY: noted}
             _use_up(generator, func, first)
@@ -124,7 +126,7 @@ def drawn(node: fx.Node, made: Any) -> str:
     first = made[0] if isinstance(made, (tuple, list)) and made else made
     if noted is None or not isinstance(node.target, torch._ops.OpOverload):
         return ""
-    if not _draws(node.target) or not _is_tensor(first):
+    if not is_random(node.target) or not _is_tensor(first):
         return ""
     seed, state, form = noted
     given = [a for a in node.args if isinstance(a, (int, float))]

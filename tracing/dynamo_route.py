@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -25,6 +26,7 @@ from gg_datalog.tracing.private import (
     SubclassGetAttrAOTOutput,
     TangentAOTInput,
     aot_export_joint_with_descriptors,
+    changed_objects,
     dynamo_graph_capture_for_export,
 )
 from gg_datalog.tracing.program import WRAPPED, Program, WithLoss
@@ -52,11 +54,13 @@ def trace_dynamo(
     _attributes_as_buffers(module)
     with mode, ExitStack() as stack:
         try:
-            captured = dynamo_graph_capture_for_export(whole)(*args, **kwargs)
+            with changed_objects() as changed:
+                captured = dynamo_graph_capture_for_export(whole)(*args, **kwargs)
         except SyntaxError as error:  # of the code that dynamo writes to return nothing
             raise Refused(
                 "the program returns no tensor", "return what is to be compared"
             ) from error
+        _check_kept(changed)
         try:
             exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
         except AssertionError as error:
@@ -74,6 +78,23 @@ def _attributes_as_buffers(module: nn.Module) -> None:
             if isinstance(value, torch.Tensor):
                 delattr(one, name)
                 one.register_buffer(name, value, persistent=False)
+
+
+def _check_kept(changed: Collection[str]) -> None:
+    """Dynamo's graph does not return the tensors that a module's own names stand for anew."""
+    for ref in sorted(changed):
+        owner, _, held = ref.rpartition(".")
+        if held not in ("_buffers", "_parameters"):
+            continue
+        path = ".".join(name for name in MODULE.findall(owner) if name != WRAPPED)
+        raise Refused(
+            f"`{path or 'the module'}` gives a name of its state another tensor while it runs, "
+            "which dynamo does not record",
+            'capture with mode="eager", or write into it: self.scale.copy_(...)',
+        )
+
+
+MODULE = re.compile(r"\._modules\['([^']*)'\]")
 
 
 def _constant_of_program(error: AssertionError) -> Exception:

@@ -21,6 +21,7 @@ from gg_datalog.tracing.private import (
     make_fx,
     module_paths,
     source_lines,
+    storage_of,
 )
 from gg_datalog.tracing.program import Program, named
 from gg_datalog.tracing.record import result_of
@@ -65,7 +66,7 @@ def trace_eager(
         return [local_of(tensor) for _, tensor in returned]
 
     locals_ = [one.tensor for one in inputs]
-    memory = [_memory(tensor) for tensor in locals_]
+    memory = [storage_of(tensor) for tensor in locals_]
     with _recording(module, mode), Draws(), FunctionalCollectives(), MemoryKept(locals_):
         graph = make_fx(forward, tracing_mode="real", record_stack_traces=True)(*locals_)
     _check_unmoved(inputs, memory)
@@ -199,13 +200,13 @@ def _check_constants(graph: fx.GraphModule) -> None:
     """A tensor that a trace takes for a constant is none where it shares memory with others of the
     program: it is one of them under another class (`as_subclass`), and the trace lost it."""
     known = {
-        _memory(value)
+        storage_of(value)
         for node in graph.graph.nodes
         if node.op != "get_attr" and isinstance(value := node.meta.get("val"), torch.Tensor)
     }
     for node in graph.graph.find_nodes(op="get_attr"):
         value = getattr(graph, node.target, None)
-        if isinstance(value, torch.Tensor) and _memory(value) in known:
+        if isinstance(value, torch.Tensor) and storage_of(value) in known:
             raise Refused(
                 "a tensor of the program is used under another class (`as_subclass`, "
                 "`_make_subclass`), which a trace does not follow",
@@ -263,14 +264,10 @@ def _modules_of_backward(graph: fx.Graph) -> None:
             node.meta["custom"] = modules[number]
 
 
-def _memory(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
 def _check_unmoved(inputs: Sequence[Input], memory: Sequence[int]) -> None:
     """A trace does not see that ``tensor.data`` becomes another tensor."""
     for one, before in zip(inputs, memory, strict=True):
-        if _memory(one.tensor) != before:
+        if storage_of(one.tensor) != before:
             raise Refused(
                 f"the program gives `{one.name}` other memory (`.data = ...`), which a trace does "
                 "not see",
@@ -281,7 +278,7 @@ def _check_unmoved(inputs: Sequence[Input], memory: Sequence[int]) -> None:
 def _check_unshared(one: Input, inputs: Sequence[Input]) -> None:
     """Inputs are taken as separate: a write into one must not be seen in another."""
     for other in inputs:
-        if other is not one and _memory(other.tensor) == _memory(one.tensor):
+        if other is not one and storage_of(other.tensor) == storage_of(one.tensor):
             raise Refused(
                 f"`{one.name}` and `{other.name}` share memory, and the program writes into it",
                 "let the program hold one of them, and derive the other from it where it is used",

@@ -27,6 +27,7 @@ TESTED = ("2.13",)
 try:
     from torch._C._distributed_c10d import FakeWork
     from torch._dynamo.functional_export import dynamo_graph_capture_for_export
+    from torch._dynamo.output_graph import OutputGraph
     from torch._functorch._aot_autograd.descriptors import (
         AOTInput,
         AOTOutput,
@@ -234,6 +235,24 @@ def inline_compiled() -> Any:
     return torch._dynamo.config.patch(error_on_nested_fx_trace=False)
 
 
+@contextmanager
+def changed_objects() -> Iterator[set[str]]:
+    """The objects of Python that traced code changes beside its graph, by dynamo's names for
+    them, such as ``L['self']._modules['a']._buffers``; known when the trace is done."""
+    found: set[str] = set()
+    original = OutputGraph.get_replayed_side_effect_source_refs
+
+    def noted(graph: Any, **given: Any) -> list[str]:
+        found.update(original(graph, **given))
+        return []  # what torch would warn of
+
+    OutputGraph.get_replayed_side_effect_source_refs = noted
+    try:
+        yield found
+    finally:
+        OutputGraph.get_replayed_side_effect_source_refs = original
+
+
 ENGINE = "_engine_run_backward"
 
 
@@ -272,6 +291,11 @@ def _backward_lines() -> Iterator[None]:
             yield
     finally:
         engine.backward, engine.grad = originals
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Tells the memory of one tensor from that of another."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 @contextmanager

@@ -123,6 +123,11 @@ class _Pairing:
         """Per rank the nodes that operators take."""
         return {rank: set(_operands(graph)) for rank, graph in self.graphs.items()}
 
+    @cached_property
+    def used(self) -> dict[int, set[str]]:
+        """Per rank the nodes whose values operators look at."""
+        return {rank: set(_operands(graph, values=True)) for rank, graph in self.graphs.items()}
+
     def returned(self, name: str) -> dict[int, str]:
         """Per rank the node that it returns for a sequential result."""
         return {rank: nodes[name] for rank, nodes in self.theirs.items() if name in nodes}
@@ -180,7 +185,7 @@ class _Pairing:
 
     def _uses(self, rank: int, one: InputRecord) -> bool:
         """Does a rank look at the values of an input, and not at its form alone?"""
-        return one.node in set(_operands(self.graphs[rank], values=True))
+        return one.node in self.used[rank]
 
     def surplus(self) -> Iterator[str]:
         """Results that ranks alone have."""

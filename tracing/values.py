@@ -16,12 +16,16 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gg_datalog.tracing.private import FakeTensor, TorchDispatchMode, unset_fake_temporarily
-from gg_datalog.tracing.schemas import is_drawn
+from gg_datalog.tracing.draws import OWN, is_random
+from gg_datalog.tracing.private import (
+    FakeTensor,
+    TorchDispatchMode,
+    storage_of,
+    unset_fake_temporarily,
+)
 
 LARGEST = 1 << 20  # elements of a tensor that is computed
 UNWRITTEN = ("aten::empty", "aten::new_empty", "aten::_empty")
-OWN = ("aten", "prims")
 NUMBER = torch.ops.aten._local_scalar_dense.default
 OVERWRITING = ("aten::fill_", "aten::zero_", "aten::copy_")
 
@@ -38,7 +42,7 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
 
     def value(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """What a tensor holds, where that is known."""
-        if _memory(tensor) in self._unknown:
+        if storage_of(tensor) in self._unknown:
             return None
         if isinstance(tensor, FakeTensor):
             return self._beside(tensor)
@@ -48,7 +52,7 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
     def _beside(self, tensor: Any) -> torch.Tensor | None:
         """The computed tensor of a fake one, unless that was given other memory since."""
         real, memory = self._known.get(tensor, (None, 0))
-        same = real is not None and memory == _memory(tensor) and real.shape == tensor.shape
+        same = real is not None and memory == storage_of(tensor) and real.shape == tensor.shape
         return real if same else None
 
     def __torch_dispatch__(
@@ -75,7 +79,7 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
         if not fakes or any(t.numel() > LARGEST for t in fakes):
             return False
         name = func._schema.name
-        if func.namespace not in OWN or is_drawn(str(func)):
+        if func.namespace not in OWN or is_random(func):
             return False
         written = list(_written(func, args, kwargs))
         if any(not isinstance(t, FakeTensor) for t in written):
@@ -91,11 +95,11 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
         real = func(*real_args, **real_kwargs)
         for fake, one in zip(results, pytree.tree_leaves(real), strict=True):
             if isinstance(fake, FakeTensor) and fake.shape == one.shape and fake.dtype == one.dtype:
-                self._known[fake] = (one, _memory(fake))
+                self._known[fake] = (one, storage_of(fake))
                 if unwritten:
-                    self._unknown[_memory(fake)] = fake
+                    self._unknown[storage_of(fake)] = fake
                 elif overwritten and one.numel() * one.itemsize == one.untyped_storage().nbytes():
-                    self._unknown.pop(_memory(fake), None)
+                    self._unknown.pop(storage_of(fake), None)
         return True
 
     def _stand_in(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -108,7 +112,7 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
     def _forget(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """What an operator writes that is not followed is not known."""
         for tensor in _written(func, args, kwargs):
-            self._unknown[_memory(tensor)] = tensor
+            self._unknown[storage_of(tensor)] = tensor
 
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
@@ -125,10 +129,6 @@ def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Where to compute."""
     plain = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory")}
     return plain | ({"device": torch.device("cpu")} if "device" in kwargs else {})
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def packed(tensor: torch.Tensor) -> bytes:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -283,6 +284,51 @@ def test_a_tensor_that_nothing_holds() -> None:
 
     error = refused(build=lambda rank, world: Hides(), mode="dynamo", backward=True)
     assert "neither an input nor a parameter, buffer or attribute" in error.what
+
+
+class Decays(nn.Module):
+    """A scale that is smaller in the next step; ``in_place``: written into, else replaced."""
+
+    def __init__(self, kind: str, in_place: bool) -> None:
+        super().__init__()
+        self.in_place, self.calls = in_place, 0
+        self.seen: list[Tensor] = []
+        self.last: Tensor | None = None
+        if kind == "buffer":
+            self.register_buffer("scale", torch.ones(4))
+        else:
+            self.scale = torch.ones(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * self.scale
+        self.calls += 1
+        self.last = y
+        self.seen.append(y)
+        if self.in_place:
+            self.scale.mul_(0.9)
+        else:
+            self.scale = self.scale * 0.9
+        return y
+
+
+@pytest.mark.parametrize("loss", [None, lambda y, x: y.sum()], ids=["plain", "loss"])
+@pytest.mark.parametrize("kind", ["buffer", "attribute"])
+def test_state_that_is_replaced(kind: str, loss: Any) -> None:
+    def build(rank: int, world: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 4), Decays(kind, False))
+
+    error = refused(build=build, mode="dynamo", loss=loss)
+    assert "`1` gives a name of its state another tensor while it runs" in error.what
+    pair = capture(build, rows, world_size=1, mode="eager", loss=loss, jobs=0)
+    assert "updated_1.scale" in [row["name"] for row in pair.documents.outputs]
+
+
+@pytest.mark.parametrize("kind", ["buffer", "attribute"])
+def test_state_that_is_written_into(kind: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pair = capture(lambda rank, world: Decays(kind, True), rows, world_size=1, jobs=0)
+    assert "updated_scale" in [row["name"] for row in pair.documents.outputs]
 
 
 # ---- arguments of capture

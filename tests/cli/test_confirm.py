@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -59,6 +60,24 @@ def test_numbers_differ(cli: Cli, bad: Path) -> None:
     assert all(one["sequential"] != one["ranks"] for one in numbers["elements"])
     assert numbers["command"] == f"gg-datalog replay {bad} --seed 0"
     assert verified(cli, bad, "--confirm", BUDGET)[1]["outputs"] == report["outputs"]
+
+
+@needs_torch
+def test_the_command_for_more_draws_has_what_the_run_was_given(
+    cli: Cli, bad: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "own table.toml"
+    table.write_text('[elementwise]\n"my.double" = []\n')
+    given = ("--allow-partial", "y", "--allow-layout", "y", "--operators", table)
+    outputs = "--allow-partial y --allow-layout y"
+    _, report = verified(cli, bad, "--confirm", BUDGET, *given)
+    command = f"gg-datalog replay {bad} --operators '{table}' {outputs} --seed 0"
+    assert report["outputs"][0]["numbers"]["command"] == command
+    cli("extract", bad, "-o", tmp_path / "facts")
+    found = cli("run", tmp_path / "facts", "--format", "json", "--confirm", BUDGET, *given)
+    command = f"gg-datalog replay {tmp_path / 'facts'} {outputs} --operators '{table}' --seed 0"
+    assert found.report["outputs"][0]["numbers"]["command"] == command
+    assert cli(*shlex.split(command)[1:]).status == 1
 
 
 @needs_torch

@@ -155,6 +155,25 @@ def test_guesses_are_told(tmp_path: Path) -> None:
     assert {"guessed relation", "outputs", "groups"} <= {a["kind"] for a in report["assumptions"]}
 
 
+def test_what_is_declared_of_outputs(tmp_path: Path) -> None:
+    """Parts that are to be added up by whoever takes them; rows in turns."""
+    parts = {**documents(reduced=False), "outputs": [{"seq": "mm", "dist": "mm"}]}
+    for name in ("seq", "dist.r0", "dist.r1"):
+        parts[name] = graph(*parts[name]["nodes"][:3], returns("mm"))
+    case = write_case(tmp_path / "parts", parts)
+    assert replay(case)[0] == 1
+    assert replay(case, "--allow-partial", "mm")[0] == 0
+    turned = [
+        call("a", "aten.slice.Tensor", ["%x", 0, 2, 4], [2, 6]),
+        call("b", "aten.slice.Tensor", ["%x", 0, 0, 2], [2, 6]),
+        call("y", "aten.cat.default", [[{"node": "a"}, {"node": "b"}], 0], [4, 6]),
+    ]
+    same = call("y", "aten.clone.default", ["%x"], [4, 6])
+    case = write_case(tmp_path / "turned", replicas([same], turned))
+    assert replay(case)[0] == 1
+    assert replay(case, "--allow-layout", "y")[0] == 0
+
+
 # ---- sizes and memory
 def large(tmp_path: Path) -> Path:
     """A case of 0.1 GB."""
