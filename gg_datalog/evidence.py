@@ -137,9 +137,9 @@ def _reason(found: Finding) -> bool:
 
 
 def _levelled(found: Finding, wrong: set[str]) -> Finding:
-    """An error only where something is shown to be wrong."""
+    """An error, and what follows from it, only where something is shown to be wrong."""
     if found.code not in STATIC and found.level == "error" and not wrong & set(found.outputs):
-        return replace(found, level="warning")
+        return replace(found, level="warning", effect=None)
     return found
 
 

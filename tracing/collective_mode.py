@@ -321,6 +321,27 @@ def _in_order(value: torch.Tensor, call: str, tensors: Sequence[torch.Tensor]) -
     return ours.in_memory_order(value, call)
 
 
+def _read(x: torch.Tensor) -> torch.Tensor:
+    """What such a collective reads of a tensor: its elements as they lie in memory."""
+    order = None if x.is_contiguous() else _memory(x)
+    return x.contiguous() if order is None else x.permute(order).reshape(x.shape)
+
+
+def _filled(value: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """What is in a tensor after such a collective has filled its memory."""
+    order = None if out.is_contiguous() else _memory(out)
+    if order is None:
+        return value
+    places = sorted(range(out.dim()), key=order.__getitem__)
+    return value.reshape([out.shape[dim] for dim in order]).permute(places)
+
+
+def _memory(x: torch.Tensor) -> list[int] | None:
+    """The dimensions as they lie in memory, outermost first; None where it has gaps."""
+    order = sorted(range(x.dim()), key=lambda dim: (-x.stride(dim), dim))
+    return order if x.permute(order).is_contiguous() else None
+
+
 def _all_gather_base(given: Given) -> Any:
     out, x = given["output_tensor"], given["input_tensor"]
     return out, _started([(out, partial(_in_form, _gathered(x, given), out))], [x])
@@ -389,7 +410,7 @@ def _all_to_all_base(given: Given) -> Any:
     result = functional.all_to_all_single(x.contiguous(), splits[0], splits[1], name)
 
     def received() -> torch.Tensor:
-        return _in_order(_in_form(result, out), "all_to_all_single", (out, x))
+        return _in_order(_filled(_in_form(result, out), out), "all_to_all_single", (out, x))
 
     return _started([(out, received)], [x])
 
@@ -447,10 +468,16 @@ def _scatter(given: Given) -> Any:
     later = []
     for place, out in enumerate(given["output_tensors"]):
         parts = given["input_tensors"][place] if given["input_tensors"] else []
-        made = ours.scatter(list(parts), out, given["root_rank"], name)
-        later.append((out, partial(_in_order, made, "scatter", (out, *parts))))
+        made = ours.scatter([_read(part) for part in parts], out, given["root_rank"], name)
+        later.append((out, partial(_scattered_to, made, out, parts)))
     reads = [part for parts in given["input_tensors"] for part in parts]
     return given["output_tensors"], _started(later, reads)
+
+
+def _scattered_to(
+    value: torch.Tensor, out: torch.Tensor, parts: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    return _in_order(_filled(value, out), "scatter", (out, *parts))
 
 
 def _send(given: Given) -> Any:

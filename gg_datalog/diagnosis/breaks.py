@@ -38,8 +38,8 @@ SENTENCE = {
     "{operand}",
     "result is a part of a reduction": "only a part of a reduction is in {dist}",
     "other coefficient": "another coefficient is in {dist}",
-    "different operand": "another operand goes into {dist}",
-    "different range": "another range, or only a piece, is covered by {dist}",
+    "different operand": "no rule shows that the same operands go into {dist}",
+    "different range": "no rule shows that the same range is covered by {dist}",
     "different mask": "rows of a shard are masked by {dist}",
     "different attribute": "other attributes has {dist}",
     "unsupported operator": "no rule describes {dist}",
@@ -84,7 +84,7 @@ def _rank_breaks(scene: Scene, explained: set[str | None]) -> Iterator[Finding]:
                 continue
             told = names_text(scene.names(operand))
             why = SENTENCE[reason].format(dist=names_text(names), operand=told)
-            text = f"{names_text(names)} should give what `{near}` gives, but does not: {why}"
+            text = f"no rule shows that {names_text(names)} gives what `{near}` gives: {why}"
             yield finding(Kind.RANK_BREAKS, text, **where)
 
 
@@ -192,9 +192,10 @@ def _general(scene: Scene, seq: str, blocked: Sequence[Blocked], where: dict[str
         for reason, (dists, operands) in closest.items()
         if dists
     ]
-    why = "; ".join(told) or "no operator of the ranks comes close"
+    why = "; ".join(told) or "no operator of theirs comes close"
     text = (
-        f"`{of.node}` ({of.target}) has no equivalent on the ranks, though its operands have: {why}"
+        f"no equivalent of `{of.node}` ({of.target}) is found on the ranks, though its operands "
+        f"are there: {why}"
     )
     unsupported = list(closest) == ["unsupported operator"]
     near = scene.names(d for dists, _ in closest.values() for d in dists)

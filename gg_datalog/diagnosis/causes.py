@@ -22,12 +22,13 @@ CAUSES = {
 }  # fmt: skip
 
 
-# What is found and what was expected are both derived, unless a finding says otherwise.
+# What is found and what was expected are both derived, and nothing behind it can make it good,
+# unless a finding says otherwise. Of orders, and of what is elsewhere, this cannot be said.
 CERTAIN = (
     Kind.COLLECTIVE, Kind.OTHER_COEFFICIENT, Kind.OPEN_REDUCTION, Kind.PART_USED, Kind.WRONG_GROUP,
-    Kind.REDUCED_TWICE, Kind.USED_FACTOR, Kind.WRONG_ORDER, Kind.NEEDS_WHOLE,
-    Kind.GRADIENT, Kind.UNWRITTEN, Kind.STALE, Kind.LEFT_OUT, Kind.WRONG_RANGE, Kind.NOT_LINEAR,
-    Kind.MISPLACED, Kind.STATE_MOVED, Kind.GRADIENT_LACKED, Kind.DRAW_REPEATED, Kind.DRAW_UNEQUAL,
+    Kind.REDUCED_TWICE, Kind.USED_FACTOR, Kind.GRADIENT, Kind.UNWRITTEN, Kind.STALE,
+    Kind.WRONG_RANGE, Kind.NOT_LINEAR, Kind.MISPLACED, Kind.STATE_MOVED, Kind.GRADIENT_LACKED,
+    Kind.DRAW_REPEATED, Kind.DRAW_UNEQUAL,
 )  # fmt: skip
 
 

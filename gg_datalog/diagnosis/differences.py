@@ -72,12 +72,13 @@ def _unlike(seq: str, dist: str) -> tuple[str, str] | None:
 
 
 def other_operand(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | None:
-    """The same operator on another tensor, or on the same ones the other way round."""
+    """The same operator on another tensor, or on the same ones the other way round. What nothing is
+    known of is no other tensor."""
     of = scene.seq(seq)
     for dist in dists:
         pairs = scene.rows(_OPERANDS, seq, dist)
         mine, theirs = _unmatched(pairs)
-        if mine and theirs:
+        if mine and theirs and all(map(scene.held, ([t] for t in theirs))):
             taken, right = [_held_as(scene, t) for t in theirs], [scene.seq(m).node for m in mine]
             same = [d for d in dists if _unmatched(scene.rows(_OPERANDS, seq, d))[0] == mine]
             return _taken(scene, seq, same, taken, [f"`{name}`" for name in right])
@@ -121,7 +122,7 @@ def _taken(
         f"takes {some(right)}{more}",
         seq=of.node,
         dist=tuple(names),
-        trigger=f"operands differ: {some(taken)}, not {some(right)}",
+        trigger=f"{some(taken)} is not shown to be {some(right)}",
         effect=f"what is to be `{of.node}` is computed from other tensors",
         expected=f"{of.target} of {some(right)}",
         found=f"{of.target} of {some(taken)}",

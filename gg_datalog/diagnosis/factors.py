@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gg_datalog.diagnosis.causes import finding
+from gg_datalog.diagnosis.parts import linear
 from gg_datalog.diagnosis.scene import ONE, Held, Scene
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
@@ -40,18 +41,22 @@ def used_factor(
     ]
     if not found:
         return None
-    return counted_twice(scene, found[0], scene.spoiled([seq])) or _used(scene, seq, found)
+    dists = [dist for _, dist, _ in blocked if dist]
+    certain = not linear(scene, dists, [factor.dist for factor in found])
+    twice = counted_twice(scene, found[0], scene.spoiled([seq]))
+    return replace(twice, certain=certain) if twice else _used(scene, seq, found, certain)
 
 
-def _used(scene: Scene, seq: str, found: Sequence[Factor]) -> Finding:
+def _used(scene: Scene, seq: str, found: Sequence[Factor], certain: bool) -> Finding:
     first, of = found[0], scene.seq(found[0].seq)
     names = [n for f in found if f.seq == first.seq and f.times == first.times for n in f.names]
     told, right = coefficient_text(first.times), coefficient_text(first.right)
     user = scene.seq(seq)
     text = (
         f"{names_text(dict.fromkeys(names))} ({first.target}): {told} times `{of.node}` goes into "
-        f"what is to give `{user.node}` ({user.target}), {right} times is right"
+        f"what is to give `{user.node}` ({user.target})"
     )
+    text += f", {right} times is right" if certain else ": no rule shows what comes of it"
     return finding(
         Kind.USED_FACTOR,
         text,
@@ -62,6 +67,7 @@ def _used(scene: Scene, seq: str, found: Sequence[Factor]) -> Finding:
         expected=f"{'' if right == '1' else right + ' x '}{of.node}",
         found=f"{'' if told == '1' else told + ' x '}{of.node}",
         outputs=scene.spoiled([seq]),
+        certain=certain,
     )
 
 
@@ -226,7 +232,7 @@ def _sum(scene: Scene, tensor: str, dists: Sequence[str], terms: Sequence[Any]) 
 
 
 def _often(state: str, times: str) -> str:
-    return {"missing": "not at all", "open": "only in part"}.get(
+    return {"missing": "not at all that a rule finds", "open": "only in part"}.get(
         state, f"{coefficient_text(times)} times"
     )
 

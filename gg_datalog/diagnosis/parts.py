@@ -255,8 +255,10 @@ class _About:
         return finding(Kind.WRONG_RANGE, text, **where)
 
     def too_late(self, late: Sequence[str]) -> Finding:
-        """An operator before the reduction."""
-        if not self.scene.rows(_NOT_LINEAR, list(self.cause.users), list(self.cause.operands)):
+        """An operator before the reduction. Of parts that are not added up, such as those of a
+        maximum, it may give the same; of parts that are 0 but on one rank, too."""
+        added = all(part.kind == "sum" and not part.lookup for _, part in self._parts())
+        if not added or linear(self.scene, self.cause.users, self.cause.operands):
             return self._early(late)
         users = self.scene.things("dist", self.cause.users)
         target = users[0].target if users else "an operator"
@@ -272,14 +274,14 @@ class _About:
         return finding(Kind.NOT_LINEAR, text, **where)
 
     def _early(self, late: Sequence[str]) -> Finding:
-        """A linear operator before the reduction: no rule says what comes of it."""
+        """An operator before the reduction of which no rule says what comes of it."""
         users, adds = self._named(self.cause.users), self._named(late)
         text = (
             f"{self._named(self._holders())}: each rank has only its part of `{self.origin.node}` "
-            f"({self.origin.target}); it goes into {users} before {adds} adds up, and no rule "
-            "shows that this is the same as adding the parts up first"
+            f"({self.origin.target}); it goes into {users} before {adds} reduces, and no rule "
+            "shows that this is the same as reducing first"
         )
-        trigger = f"{self._split()}; {adds} adds up what {users} makes of the parts"
+        trigger = f"{self._split()}; {adds} reduces what {users} makes of the parts"
         where = self._where(self._holders(), self.rows, trigger=trigger)
         return finding(Kind.PART_USED, text, certain=False, **where)
 
@@ -298,6 +300,11 @@ def coverage(spans: Sequence[tuple[int, int]], extent: int) -> str:
     texts = [f"{spans_text(missing)} of {extent} is missing"] if missing else []
     texts += [f"{spans_text(twice)} is there twice"] if twice else []
     return " and ".join(texts)
+
+
+def linear(scene: Scene, users: Sequence[str], operands: Sequence[str]) -> bool:
+    """Are all of these operators linear in what they take of these operands?"""
+    return not scene.rows(_NOT_LINEAR, list(users), list(operands))
 
 
 _HOLDERS = """

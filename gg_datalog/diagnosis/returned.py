@@ -91,12 +91,12 @@ def _piece(
     names = names_text(where["dist"])
     if state == "nothing":
         other = returned_instead(scene, wants)
-        text = f"{names}, returned for `{seq}`, is a tensor that is not related to it"
+        text = f"no rule relates {names}, returned for `{seq}`, to it"
         if other is not None:
             text = f"{names}, returned for `{seq}`, is `{other}`"
         return finding(Kind.NOT_RELATED, text, expected=seq, found=other, **where)
     if state == "piece":
-        text = f"{names}: only some of what is returned for `{seq}` belongs to it"
+        text = f"{names}: only some of what is returned for `{seq}` is shown to belong to it"
         return finding(Kind.NOT_COVERED, text, **where)
     if not all_right:
         return None

@@ -61,13 +61,15 @@ class Held:
 
 @dataclass(frozen=True)
 class Part:
-    """An open reduction: of ``along`` only [lo, hi) of ``extent`` has been reduced by ``kind``."""
+    """An open reduction: of ``along`` only [lo, hi) of ``extent`` has been reduced by ``kind``. Of
+    the rows of a ``lookup`` at most one counts."""
 
     kind: str
     along: str
     lo: int
     hi: int
     extent: int
+    lookup: bool
 
 
 class Scene:
@@ -76,7 +78,7 @@ class Scene:
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
         self.database = database
         self._things: dict[tuple[str, str], Thing] = {}
-        self._axes: dict[tuple[str, int], str] = {}
+        self._axes: dict[tuple[str, int], tuple[str, bool]] = {}
 
     def rows(self, sql: str, *given: Any) -> list[tuple[Any, ...]]:
         """All rows of a query; ``?`` are the given values, lists to be unnested."""
@@ -153,7 +155,8 @@ class Scene:
         axis, kind, lo, n, extent, _ = parse_record(parts)
         while axis[2] is not None:
             axis = axis[2]
-        return Part(kind, self._axis(axis[0], axis[1]), lo, lo + n, extent)
+        along, lookup = self._axis(axis[0], axis[1])
+        return Part(kind, along, lo, lo + n, extent, lookup)
 
     def finest(self, rows: Sequence[Held]) -> list[Held]:
         """Of each tensor the part whose reduced dimension is known in the finest positions."""
@@ -164,11 +167,12 @@ class Scene:
                 best[row.dist] = part.extent, row
         return [row for _, row in best.values()]
 
-    def _axis(self, by: str, label: int) -> str:
-        """What is reduced: a dimension of an operand, of an input where there is one."""
+    def _axis(self, by: str, label: int) -> tuple[str, bool]:
+        """What is reduced: a dimension of an operand, of an input where there is one; and whether
+        that is the rows of a lookup."""
         if (by, label) not in self._axes:
             found = self.rows(_AXIS, by, label)
-            text = "the reduced dimension"
+            text, lookup = "the reduced dimension", False
             if found:
                 of, dim, lookup = found[0]
                 thing = self.seq(of)
@@ -176,7 +180,7 @@ class Scene:
                 plain = [e for e in thing.shape if e != 1] == list(thing.base)
                 text = f"dim {where[dim] if plain else dim} of {thing.node}"
                 text = f"rows of {thing.node}" if lookup else text
-            self._axes[by, label] = text
+            self._axes[by, label] = text, bool(lookup)
         return self._axes[by, label]
 
     def relation(self, seq: str, held: Sequence[Held]) -> str | None:

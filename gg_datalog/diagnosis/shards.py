@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -98,11 +99,7 @@ def _order(scene: Scene, seq: str, gives: str, members: Sequence[Member]) -> Fin
         )
         trigger = f"shards of dim {dim} are put together along dim {members[0].dim} of the operands"
         effect = f"what is to be `{of.node}` has another layout"
-        # What comes of a transposed exchange is often turned afterwards.
-        certain = "all_to_all" not in thing.target
-        return finding(
-            Kind.WRONG_ORDER, text, trigger=trigger, effect=effect, certain=certain, **where
-        )
+        return finding(Kind.WRONG_ORDER, text, trigger=trigger, effect=effect, **where)
     if not whole:
         problem = coverage(spans, of.shape[dim])
         text = (
@@ -140,13 +137,14 @@ def wrong_range(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | None:
     spans = list(dict.fromkeys((start, start + size) for _, _, _, start, size, _ in slices))
     extent, certain = slices[0][5], True
     if other is not None:
-        certain = (other[1], other[1] + other[2]) not in spans  # else it is there, too
+        certain = not _covered(other[1], other[1] + other[2], spans)  # else it is there, too
         right = f", the sequential `{other[0]}` takes {span(other[1], other[1] + other[2])}"
         expected = f"{span(other[1], other[1] + other[2])} of dim {slices[0][2]}"
     elif _meets(sorted(spans), extent) or len(slices) == 1:
         return None
     else:
-        certain, right = False, f", and nothing near takes the rest: {coverage(spans, extent)}"
+        left = coverage(spans, extent)
+        certain, right = False, f", and no rule shows what takes the rest: {left}"
         expected = f"all of dim {slices[0][2]} ({extent}) between the ranks"
     says = "cuts the wrong range" if certain else "cuts more than one range"
     says = f"{says}:" if other is not None else "cuts"
@@ -162,6 +160,14 @@ def wrong_range(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | None:
         outputs=scene.spoiled([seq]),
         certain=certain,
     )
+
+
+def _covered(lo: int, hi: int, spans: Sequence[tuple[int, int]]) -> bool:
+    """Do these ranges have all of [lo, hi) between them?"""
+    for start, end in sorted(spans):
+        if start <= lo:
+            lo = max(lo, end)
+    return lo >= hi
 
 
 def _cut(scene: Scene, gives: str, of: str, dim: int, start: int, size: int, _: int) -> str:
@@ -191,7 +197,9 @@ def _sequential_slice(
     scene: Scene, seq: str, slices: Sequence[tuple[Any, ...]]
 ) -> tuple[str, int, int] | None:
     """The sequential slice of the same tensor that goes into the break, if its range differs."""
-    for node, start, size in scene.rows(_SEQ_SLICES, seq, [of for _, of, *_ in slices]):
+    for node, start, size in scene.rows(
+        _SEQ_SLICES, seq, [of for _, of, *_ in slices], [extent for *_, extent in slices]
+    ):
         if any((start, size) != (row[3], row[4]) for row in slices):
             return node, start, size
     return None
@@ -249,7 +257,11 @@ def operand_ranges(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | No
     """An operator whose operands have different ranges of the dimension that they share."""
     for dist in dists:
         ranges: dict[int, list[tuple[str, tuple[int, int]]]] = {}
-        for mine, theirs, dim, label, inner in scene.rows(_SHARED, seq, dist):
+        shared = scene.rows(_SHARED, seq, dist)
+        digits = Counter((mine, theirs, label) for mine, theirs, _, label, _ in shared)
+        for mine, theirs, dim, label, inner in shared:
+            if digits[mine, theirs, label] > 1:  # several dimensions are one here
+                continue
             for h in scene.held([theirs], mine):
                 of = scene.seq(mine)
                 box = box_of(h.block, of.base)
@@ -301,9 +313,11 @@ _SLICES = """
 _SEQ_SLICES = """
     SELECT b.node, s.start, s.size FROM seq_slice s
     JOIN base_tensor b ON b.side = 'seq' AND b.tensor = s.gives
+    JOIN label_of l ON l.shaped = s.shaped AND l.label = s.label
     JOIN (SELECT DISTINCT needs FROM tensor_needs WHERE side = 'seq' AND tensor = ?) n
         ON n.needs = s.gives
     WHERE EXISTS (SELECT 1 FROM holds h WHERE h.seq = s."of" AND h.dist IN (SELECT unnest(?)))
+      AND l.extent IN (SELECT unnest(?))
     ORDER BY ALL"""
 
 _NEEDS = """

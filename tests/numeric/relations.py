@@ -128,7 +128,12 @@ def integer_facts(side: Evaluator) -> Iterator[tuple[str, Base, Callable[[], Arr
         yield "sum", gives, lambda rows=terms: sum(scaled_by(value(t), by) for t, by in rows)
 
 
-PAIRS = {"and": np.logical_and, "or": np.logical_or, "mul": np.multiply}
+def _product(a: Array, b: Array) -> Array:
+    """Of integers that were narrower before: without a wrap in between."""
+    return np.multiply(*(x.astype(np.int64) if x.dtype.kind in "iu" else x for x in (a, b)))
+
+
+PAIRS = {"and": np.logical_and, "or": np.logical_or, "mul": _product}
 COMPARE = {"lt": np.less, "ge": np.greater_equal}
 
 

@@ -53,10 +53,13 @@ class Post:
         if self.batch:
             self._batch(graph, name, rows, group)
         else:
-            for i, (kind, peer, x) in enumerate(rows):
+            started = []
+            for kind, peer, x in rows:
                 own = name if len(rows) == 1 else f"{name}{'s' if kind == 'isend' else 'r'}"
                 into = x if kind == "irecv" else ""
                 graph.transfer(own, f"{kind}.default", [ref(x), peer, self.tag, group], x, into)
+                started.append(own)
+            for i, own in enumerate(started):  # a send is done when the other rank receives
                 self._wait(graph, own, f"{own}w{i}")
         self.f.told |= {n["name"]: "transfers" for n in graph.nodes[mark:]}
         graph.stems |= {n["name"]: name for n in graph.nodes[mark:]}
