@@ -12,6 +12,7 @@ from gg_datalog.errors import EngineError
 from .program import NUMBER, SYMBOL, Declaration, Program
 
 _BREAKS = "[\\t\\n\\r\\x00]"
+_BROKEN = "has a tab, a line break or a NUL"
 
 
 def check_facts(
@@ -28,10 +29,12 @@ def check_facts(
             str(program.declarations[missing[0]].pos),
             "give an empty table where a relation has no rows",
         )
-    return {name: _checked(program, name, facts[name], word_bits) for name in program.inputs}
+    tables = {name: _checked(program, name, facts[name]) for name in program.inputs}
+    _check_values(program, tables, word_bits)
+    return tables
 
 
-def _checked(program: Program, name: str, table: pa.Table, word_bits: int) -> pa.Table:
+def _checked(program: Program, name: str, table: pa.Table) -> pa.Table:
     declaration = program.declarations[name]
     names = [column.name for column in declaration.columns]
     if table.column_names != names:
@@ -44,9 +47,7 @@ def _checked(program: Program, name: str, table: pa.Table, word_bits: int) -> pa
     for column in declaration.columns:
         where = f"{name}.{column.name}"
         kind = program.kind(column.type)
-        values = _typed(table.column(column.name), kind, where, declaration)
-        _check_values(values, kind, where, word_bits)
-        columns.append(values)
+        columns.append(_typed(table.column(column.name), kind, where, declaration))
     return pa.table(columns, names=names) if columns else table
 
 
@@ -72,17 +73,32 @@ def _typed(
         raise EngineError(f"column {where}: {error}", str(declaration.pos)) from error
 
 
-def _check_values(values: pa.ChunkedArray, kind: str, where: str, word_bits: int) -> None:
-    if kind == NUMBER:
-        largest = 2 ** (word_bits - 1) - 1
-        bad = pc.or_(pc.less(values, -largest - 1), pc.greater(values, largest))
-        problem = f"does not fit {word_bits} bits"
-    else:
-        bad = pc.match_substring_regex(values, _BREAKS)
-        problem = "has a tab, a line break or a NUL"
-    row = pc.index(bad, True).as_py()
-    if row >= 0:
-        raise EngineError(f"{values[row].as_py()!r} {problem}", f"{where}, row {row}")
+def _check_values(program: Program, tables: Mapping[str, pa.Table], word_bits: int) -> None:
+    """All columns of a kind at once, as most of them are short; one by one to say where."""
+    columns: dict[str, dict[str, pa.ChunkedArray]] = {NUMBER: {}, SYMBOL: {}}
+    for name, table in tables.items():
+        for column in program.declarations[name].columns:
+            values = table.column(column.name)
+            columns[program.kind(column.type)][f"{name}.{column.name}"] = values
+    for kind, found in columns.items():
+        chunks = [chunk for values in found.values() for chunk in values.chunks]
+        if (
+            not chunks
+            or pc.index(_bad(pa.chunked_array(chunks), kind, word_bits), True).as_py() < 0
+        ):
+            continue
+        problem = f"does not fit {word_bits} bits" if kind == NUMBER else _BROKEN
+        for where, values in found.items():
+            row = pc.index(_bad(values, kind, word_bits), True).as_py()
+            if row >= 0:
+                raise EngineError(f"{values[row].as_py()!r} {problem}", f"{where}, row {row}")
+
+
+def _bad(values: pa.ChunkedArray, kind: str, word_bits: int) -> pa.ChunkedArray:
+    if kind != NUMBER:
+        return pc.match_substring_regex(values, _BREAKS)
+    largest = 2 ** (word_bits - 1) - 1
+    return pc.or_(pc.less(values, -largest - 1), pc.greater(values, largest))
 
 
 def empty_rows(count: int) -> pa.Table:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 LIMIT = 2**20
+WORD = 2**31
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ def scale(value: float | int | bool) -> Scale:
     ratio = Fraction(value)
     if max(abs(ratio.numerator), ratio.denominator) < LIMIT:
         return Scale(ratio)
-    if ratio.denominator == 1 and abs(ratio.numerator) < 2**31:
-        return Scale(ratio)
+    if 1 in (abs(ratio.numerator), ratio.denominator) and max(
+        abs(ratio.numerator), ratio.denominator
+    ) < WORD:
+        return Scale(ratio)  # an integer, or one over one: a loss scale and its inverse
     return Scale(Fraction(1 if ratio > 0 else -1), ((repr(abs(value)), 1),))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fractions import Fraction
+from math import prod
 from typing import Any
 
 _TOKEN = re.compile(r"\s*([\[\],]|[^\[\],]*)")
@@ -55,6 +57,17 @@ def chain(record: Any) -> list[Any]:
         found.append(record[0] if len(record) == 2 else record[:-1])
         record = record[-1]
     return found
+
+
+def coefficient_value(text: str) -> Fraction:
+    """The number that ``[num, den, over, under]`` stands for, ``over`` and ``under`` being
+    products of decimal numbers."""
+    num, den, over, under = parse_record(text)
+    above, below = (
+        prod(map(Fraction, filter(None, str("" if words is None else words).split("*"))))
+        for words in (over, under)
+    )
+    return Fraction(num, den) * above / below
 
 
 def coefficient_text(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -15,7 +14,7 @@ from gg_datalog.extract.view import Base
 from gg_datalog.replay.dtypes import times
 from gg_datalog.replay.evaluate import EVERYTHING, Evaluator, Limits, NotEvaluated
 from gg_datalog.replay.tensor import Tensor
-from gg_datalog.terms import parse_record
+from gg_datalog.terms import coefficient_value, parse_record
 
 RELATIVE = 1e-10
 ROUNDING = 1e-12  # what sums of numbers around 1 may be off by
@@ -26,12 +25,7 @@ record = cache(parse_record)
 
 def coefficient(text: str) -> float:
     """num/den * over / under as a number."""
-    num, den, over, under = record(text)
-    value = float(Fraction(num, den))
-    for words, power in ((over, 1), (under, -1)):
-        for word in filter(None, str(words if words is not None else "").split("*")):
-            value *= float(Fraction(word)) ** power
-    return value
+    return float(coefficient_value(text))
 
 
 def limits(text: str) -> Limits:

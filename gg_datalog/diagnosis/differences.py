@@ -216,6 +216,7 @@ def stale(scene: Scene, seq: str) -> Finding | None:
         expected=f"{next(iter(wanted.values()))}",
         found=earlier.node,
         outputs=tuple(dict.fromkeys(wanted.values())),
+        certain=bool(scene.rows(_COMPUTED, seq)),
     )
 
 
@@ -251,6 +252,10 @@ def returned_instead(scene: Scene, wants: int) -> str | None:
     things = scene.things("seq", [tensor for (tensor, *_) in found])
     return things[0].node if len(found) == len(things) == 1 else None
 
+
+# What only puts elements elsewhere may be made up for.
+_COMPUTED = """
+    SELECT 1 FROM result_of r JOIN seq_operator s ON s."by" = r."by" WHERE r.gives = ? LIMIT 1"""
 
 _UNWRITTEN = """
     SELECT tensor FROM base_tensor

@@ -201,20 +201,25 @@ class _About:
         return finding(kind, text, certain=not open_still, **where)
 
     def _may_be_completed(self) -> bool:
-        """Can what is made of the parts still be the same as what is made of their sum? A number by
-        which others are scaled (a count, a loss, a norm) may be made good by a factor later on, and
-        parts of several ranks that are added up may be added up rightly."""
-        return all(extent == 1 for extent in self.origin.shape) or any(
-            self._adds_up(user) for user in self.cause.users
+        """Can what is made of the parts still be the same as what is made of their sum? A number
+        by which others are scaled (a count, a loss, a norm) may be made good by a factor later on,
+        what is linear may be added up later on, and an output may be a part itself."""
+        return (
+            all(extent == 1 for extent in self.origin.shape)
+            or bool(self.scene.rows(_PARTIAL, list(self.cause.outputs)))
+            or any(self._goes_on(user) for user in self.cause.users)
         )
 
-    def _adds_up(self, user: str) -> bool:
-        """Does it add up several parts, of several ranks?"""
-        parts = {*self.cause.holders, *self.cause.operands}
-        terms = [term for term in self.scene.sums.get(user, ()) if term in parts]
-        held = self.scene.held(terms, self.cause.origin)
-        ranks = {rank for term in self.scene.things("dist", terms) for rank in term.ranks}
-        return len(ranks) > 1 and len({one.parts for one in held if one.parts != "nil"}) > 1
+    def _goes_on(self, user: str) -> bool:
+        """Is it linear? A sum of a part and of what every rank has whole is none."""
+        terms = [term for (term,) in self.scene.rows(_TERMS, user)]
+        if not terms:
+            return linear(self.scene, [user], self.cause.operands)
+        parts = {h.dist for h in self.scene.held(terms) if h.parts != "nil"}
+        ranks = {
+            rank for thing in self.scene.things("dist", self.cause.users) for rank in thing.ranks
+        }
+        return len(parts) > 1 or ranks != set(self._all_ranks())
 
     def _data_parallel(self) -> bool:
         """Is what is reduced over no dimension of a parameter, and for few outputs only?"""
@@ -237,7 +242,8 @@ class _About:
         effect = f"{self._users()} is computed from a part of the sum"
         found = [h for h in self.scene.held(narrow, self.cause.origin) if h.parts != "nil"]
         where = self._where(narrow, self.scene.finest(found), trigger=trigger, effect=effect)
-        return finding(Kind.WRONG_GROUP, text, **where)
+        certain = not _reduced_later(self.scene, narrow)
+        return finding(Kind.WRONG_GROUP, text, certain=certain, **where)
 
     def wrong_range(self) -> Finding:
         """Parts that overlap or leave something out."""
@@ -245,14 +251,15 @@ class _About:
         along, extent = parts[0][1].along, parts[0][1].extent
         shown = [f"{span(p.lo, p.hi)} on rank {rank}" for rank, p in parts]
         problem = coverage(self._spans(), extent)
-        text = (
-            f"{self._named(self._holders())} add up the wrong ranges of {along}: {some(shown)}: "
-            f"{problem}"
-        )
+        summed = {term for user in self.cause.users for term in self.scene.sums.get(user, ())}
+        certain = bool(summed) and summed <= {h.dist for h in self.rows}
+        wrong = "the wrong ranges" if certain else "ranges"
+        text = f"{self._named(self._holders())} add up {wrong} of {along}: {some(shown)}: {problem}"
+        text += "" if certain else ", as far as rules show"
         effect = f"`{self.origin.node}` is never added up completely"
         trigger = f"ranges of {along} ({extent}) on the ranks: {some(shown)}"
         where = self._where(self._holders(), self.rows, trigger=trigger, effect=effect)
-        return finding(Kind.WRONG_RANGE, text, **where)
+        return finding(Kind.WRONG_RANGE, text, certain=certain, **where)
 
     def too_late(self, late: Sequence[str]) -> Finding:
         """An operator before the reduction. Of parts that are not added up, such as those of a
@@ -320,6 +327,14 @@ _CAUSES = """
     JOIN blocked b ON b.seq = c.seq AND b.dist = c.used_by
     JOIN output_name n ON n.wants = c.wants
     GROUP BY c.origin ORDER BY count(DISTINCT n.seq) DESC, c.origin"""
+
+_TERMS = """
+    SELECT t."of" FROM dist_sum s JOIN term_of t ON t."by" = s."by"
+    WHERE s.gives = ? ORDER BY ALL"""
+
+_PARTIAL = """
+    SELECT 1 FROM output_name n JOIN may_be_partial p ON p.wants = n.wants
+    WHERE n.seq IN (SELECT unnest(?)) LIMIT 1"""
 
 # What is computed from these tensors and nothing else that is computed.
 _ONLY_USERS = """

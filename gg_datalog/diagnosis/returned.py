@@ -12,7 +12,7 @@ from gg_datalog.diagnosis.parts import GRADIENT, coverage
 from gg_datalog.diagnosis.scene import Held, Scene
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
-from gg_datalog.terms import coefficient_text
+from gg_datalog.terms import coefficient_text, coefficient_value
 from gg_datalog.wording import names_text, spans_text
 
 
@@ -39,6 +39,9 @@ def _nothing(scene: Scene) -> Iterator[Finding]:
         yield finding(Kind.NOT_COVERED, text, seq=seq, outputs=(seq,), certain=certain)
 
 
+NEAR = 1e-6  # what rounding alone makes of 1
+
+
 def _coefficient(scene: Scene, wants: int, seq: str, times: str, where: dict[str, Any]) -> Finding:
     told, factor = coefficient_text(times), returned_factor(scene, wants, _base(scene, wants))
     twice = None if factor is None else counted_twice(scene, factor, [seq])
@@ -52,6 +55,7 @@ def _coefficient(scene: Scene, wants: int, seq: str, times: str, where: dict[str
         effect=f"whoever reads `{seq}` gets {told} times of it",
         expected=seq,
         found=f"{told} x {seq}",
+        certain=abs(coefficient_value(times) - 1) > NEAR,
         **where,
     )
 

@@ -83,6 +83,20 @@ def test_a_factor_is_named(cli: Cli, make_case: MakeCase) -> None:
     assert (finding["found"], finding["expected"]) == ("3 x mm", "mm")
 
 
+def test_a_factor_that_may_be_rounding_is_no_error(cli: Cli, make_case: MakeCase) -> None:
+    files = documents(factor=1000.0)
+    for name in ("dist.r0", "dist.r1"):
+        nodes = [n for n in files[name]["nodes"] if n["name"] not in ("y", "output")]
+        back = call("back", "aten.mul.Tensor", ["%scaled", 0.001], [4, 5])
+        files[name] = graph(*nodes, back, returns("back"))
+    files["outputs"] = [{"seq": "mm", "dist": "back"}]
+    files["seq"] = graph(*files["seq"]["nodes"][:3], returns("mm"))
+    found = run(cli, make_case(files))
+    assert found.status == 3
+    (finding,) = found.report["findings"]
+    assert (finding["code"], finding["level"], finding["certain"]) == ("GG103", "warning", False)
+
+
 def test_a_partial_output_has_to_be_declared(cli: Cli, make_case: MakeCase) -> None:
     files = documents(reduced=False)
     files["seq"] = graph(*files["seq"]["nodes"][:3], returns("mm"))

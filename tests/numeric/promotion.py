@@ -58,6 +58,7 @@ def common_type(operands: list[Any]) -> Any:
     levels: tuple[list[Any], ...] = ([], [], [])
     for x in operands:
         level = 2 if not isinstance(x, np.ndarray) else int(x.ndim == 0)
+        x = x.item() if isinstance(x, np.generic) else x
         levels[level].append(x.dtype if isinstance(x, np.ndarray) else SCALARS[type(x)])
     found: Any = None
     for level in filter(None, levels):

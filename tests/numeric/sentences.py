@@ -126,6 +126,7 @@ SENTENCES: tuple[tuple[str, Check | None], ...] = (
     (rf".* puts the shards of {NAME} together (in the wrong order|along another dimension).*", None),
     (rf"{NAME} \(.*\) is left out on the ranks: .*", None),
     (r".* has .*, the sequential .* has .*", None),  # attributes, as the graphs have them
+    (r".* add up ranges of .*, as far as rules show", None),
     (r".* goes into what is to give .*: no rule shows what comes of it", None),
     (r".* stands in the way: .*", None),
 )  # fmt: skip

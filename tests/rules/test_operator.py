@@ -30,6 +30,12 @@ SUM_PARTS = (
     through("clone", "clone(p)"),
     through("scale", "mul.Tensor(p, 0.3)"),
     through("negative scale", "neg(p)"),
+    SCALED := through(
+        "a loss scale of 2**20, and its inverse",
+        "mul.Tensor(p, 1)",
+        "mul.Tensor(mul.Tensor(p, 1048576), 9.5367431640625e-07)",
+    ),
+    SCALED.miss("half of it", "9.5367431640625e-07", "4.76837158203125e-07"),
     through("transpose", "t(p)"),
     through("a linear function of a view", "view(sum.dim_IntList(view(p, [4, 2, 3]), [1]), [12])"),
     through("slice", "slice(p, 1, 2, 5)"),
