@@ -41,8 +41,32 @@ def statement(name: str) -> str:
     return queries[name]
 
 
-def ask(result: Path, sql: str) -> Answer:
-    """Runs a statement over a result folder; the result stays as it is."""
+TENSOR = "$tensor"
+_KNOWN = "SELECT 1 FROM graph_node WHERE $tensor IN (name, 'r' || rank || '.' || name) LIMIT 1"
+
+
+def asked(result: Path, name: str, tensor: str | None) -> Answer:
+    """The answer to one of the queries; some ask about one tensor.
+
+    Raises:
+        InputError: there is no such query, or no such tensor, or it asks about none.
+    """
+    sql = statement(name)
+    if (TENSOR in sql) != (tensor is not None):
+        takes = "asks about one tensor" if TENSOR in sql else "asks about no single tensor"
+        hint = f"gg-datalog query RESULT {name}" + (" TENSOR" if TENSOR in sql else "")
+        raise InputError(f"`{name}` {takes}", None, hint)
+    answer = ask(result, sql, tensor)
+    if tensor is not None and not answer.rows and not ask(result, _KNOWN, tensor).rows:
+        raise InputError(
+            f"no node is called `{tensor}`", str(result), "give a node, or one of a rank: r0.mm"
+        )
+    return answer
+
+
+def ask(result: Path, sql: str, tensor: str | None = None) -> Answer:
+    """Runs a statement over a result folder; the result stays as it is. ``tensor`` is what it has
+    as ``$tensor``."""
     import duckdb
 
     from gg_datalog.results import ask_result
@@ -51,7 +75,7 @@ def ask(result: Path, sql: str) -> Answer:
         with ask_result(result) as connection:
             if not duckdb.extract_statements(sql):
                 raise InputError("the statement is empty", None, "see `gg-datalog query --list`")
-            found = connection.execute(sql)
+            found = connection.execute(sql, None if tensor is None else {"tensor": tensor})
             columns = [str(column[0]) for column in found.description or []]
             return Answer(columns, found.fetchall() if columns else [])
     except duckdb.Error as error:

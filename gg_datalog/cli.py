@@ -285,6 +285,7 @@ def report(result: Path, targets: Sequence[Target]) -> None:
 @cli.command()
 @click.argument("result", required=False, type=FOLDER)
 @click.argument("name", required=False)
+@click.argument("tensor", required=False)
 @click.option("--sql", help="Any statement, instead of NAME.")
 @click.option("--list", "listing", is_flag=True, help="Show the queries there are.")
 @click.option(
@@ -294,17 +295,23 @@ def report(result: Path, targets: Sequence[Target]) -> None:
     default="table",
     show_default=True,
 )
-def query(result: Path | None, name: str | None, sql: str | None, listing: bool, form: str) -> None:
-    """Ask a result: NAME is one of the queries that --list shows."""
-    from gg_datalog.asking import ask, listed, render, shown, statement
+def query(
+    result: Path | None,
+    name: str | None,
+    tensor: str | None,
+    sql: str | None,
+    listing: bool,
+    form: str,
+) -> None:
+    """Ask a result: NAME is one of the queries that --list shows. `where` asks about one TENSOR."""
+    from gg_datalog.asking import ask, asked, listed, render, shown
 
     if listing:
         click.echo(listed())
         return
     if result is None or (name is None) == (sql is None):
         raise click.UsageError("give RESULT and either NAME or --sql (--list shows the names)")
-    text = sql if sql is not None else statement(name or "")
-    answer = ask(result, text)
+    answer = ask(result, sql) if sql is not None else asked(result, name or "", tensor)
     if form != "json" and (form == "table" or sys.stdout.isatty()):
         answer = shown(answer)
     click.echo(render(answer, form), nl=False)

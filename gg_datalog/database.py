@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gg_datalog.documentation import relation_comments
 from gg_datalog.errors import InputError
+from gg_datalog.records import COMMENTS, record_tables
 
 if TYPE_CHECKING:
     import duckdb
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 DATABASE = "result.duckdb"
 BLOCK = 32 * 2**10  # bytes: a hundred relations of a few rows each take 2 MB, not 12
-VIEWS = ("chains", "reasons", "verdict")
+VIEWS = ("shards", "chains", "reasons", "verdict")
 
 
 def create(path: Path, facts: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
@@ -43,8 +44,9 @@ def create(path: Path, facts: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnecti
 
 
 def complete(connection: duckdb.DuckDBPyConnection, derived: Mapping[str, pa.Table]) -> None:
-    """Adds the derived relations and the views over everything."""
+    """Adds the derived relations, their records as rows, and the views over everything."""
     _store(connection, derived)
+    _store(connection, record_tables(derived))
     for name in VIEWS:
         connection.execute(files("gg_datalog").joinpath("views", f"{name}.sql").read_text("utf-8"))
     connection.execute("COMMIT")
@@ -62,7 +64,7 @@ def decide(connection: duckdb.DuckDBPyConnection, report: Report) -> None:
 
 
 def _store(connection: duckdb.DuckDBPyConnection, relations: Mapping[str, pa.Table]) -> None:
-    comments = relation_comments()
+    comments = relation_comments() | COMMENTS
     # Most relations of most cases are empty: registering each of them takes longer than all else.
     empty = [name for name, table in relations.items() if not table.num_rows and table.num_columns]
     connection.execute("\n".join(_declared(name, relations[name].schema) for name in empty))
@@ -78,10 +80,8 @@ def _store(connection: duckdb.DuckDBPyConnection, relations: Mapping[str, pa.Tab
 def _declared(name: str, schema: pa.Schema) -> str:
     import pyarrow as pa
 
-    columns = (
-        f'"{field.name}" {"BIGINT" if pa.types.is_integer(field.type) else "VARCHAR"}'
-        for field in schema
-    )
+    kinds = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE"}
+    columns = (f'"{field.name}" {kinds.get(field.type, "VARCHAR")}' for field in schema)
     return f'CREATE TABLE stored."{name}" ({", ".join(columns)});'
 
 

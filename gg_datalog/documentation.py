@@ -93,6 +93,11 @@ together is told in [rules.md](rules.md).
 An *input* is a file of the facts folder, an *output* one of the result folder; both are views of
 the same name in `result.duckdb`. Everything else lives only while the rules run. A name that ends
 with `_want` holds what is asked for, the relation without it the answers.
+
+`result.duckdb` has more than these: `SELECT view_name, comment FROM duckdb_views()` lists them all.
+What people ask first is in `shard` (which rank holds which range of which dimension of which
+tensor), `operator` and `collective`. Records are rows there: `block_run`, `part_axis` and
+`coefficient_value` have what `block`, `parts` and `times` of a relation say.
 """
 
 

@@ -26,8 +26,8 @@ from gg_datalog.tracing.private import (
     SubclassGetAttrAOTOutput,
     TangentAOTInput,
     aot_export_joint_with_descriptors,
-    changed_objects,
     dynamo_graph_capture_for_export,
+    replaced_state,
 )
 from gg_datalog.tracing.program import WRAPPED, Program, WithLoss
 from gg_datalog.tracing.record import result_of
@@ -54,13 +54,13 @@ def trace_dynamo(
     _attributes_as_buffers(module)
     with mode, ExitStack() as stack:
         try:
-            with changed_objects() as changed:
+            with replaced_state() as replaced:
                 captured = dynamo_graph_capture_for_export(whole)(*args, **kwargs)
         except SyntaxError as error:  # of the code that dynamo writes to return nothing
             raise Refused(
                 "the program returns no tensor", "return what is to be compared"
             ) from error
-        _check_kept(changed)
+        _check_kept(replaced)
         try:
             exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
         except AssertionError as error:
@@ -80,21 +80,17 @@ def _attributes_as_buffers(module: nn.Module) -> None:
                 one.register_buffer(name, value, persistent=False)
 
 
-def _check_kept(changed: Collection[str]) -> None:
+def _check_kept(replaced: Collection[str]) -> None:
     """Dynamo's graph does not return the tensors that a module's own names stand for anew."""
-    for ref in sorted(changed):
-        owner, _, held = ref.rpartition(".")
-        if held not in ("_buffers", "_parameters"):
-            continue
-        path = ".".join(name for name in MODULE.findall(owner) if name != WRAPPED)
+    for ref in sorted(replaced):
+        path = ".".join(name for name in HELD.findall(ref) if name != WRAPPED)
         raise Refused(
-            f"`{path or 'the module'}` gives a name of its state another tensor while it runs, "
-            "which dynamo does not record",
+            f"the program gives `{path}` another tensor, which dynamo does not record",
             'capture with mode="eager", or write into it: self.scale.copy_(...)',
         )
 
 
-MODULE = re.compile(r"\._modules\['([^']*)'\]")
+HELD = re.compile(r"\._(?:modules|buffers|parameters)\['([^']*)'\]")
 
 
 def _constant_of_program(error: AssertionError) -> Exception:

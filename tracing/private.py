@@ -236,14 +236,22 @@ def inline_compiled() -> Any:
 
 
 @contextmanager
-def changed_objects() -> Iterator[set[str]]:
-    """The objects of Python that traced code changes beside its graph, by dynamo's names for
-    them, such as ``L['self']._modules['a']._buffers``; known when the trace is done."""
+def replaced_state() -> Iterator[set[str]]:
+    """The parameters and buffers that traced code gives another tensor, beside its graph, by
+    dynamo's names for them: ``L['self']._modules['a']._buffers['scale']``. Known when the trace is
+    done."""
     found: set[str] = set()
     original = OutputGraph.get_replayed_side_effect_source_refs
 
     def noted(graph: Any, **given: Any) -> list[str]:
-        found.update(original(graph, **given))
+        for one in graph.side_effects._get_modified_vars():
+            held = _source_of(one)
+            if held.endswith(("._parameters", "._buffers")):
+                named = (
+                    (f"{held}[{key.vt.as_python_constant()!r}]", v) for key, v in one.items.items()
+                )
+                found.update(name for name, value in named if _source_of(value.realize()) != name)
+        original(graph, **given)
         return []  # what torch would warn of
 
     OutputGraph.get_replayed_side_effect_source_refs = noted
@@ -251,6 +259,12 @@ def changed_objects() -> Iterator[set[str]]:
         yield found
     finally:
         OutputGraph.get_replayed_side_effect_source_refs = original
+
+
+def _source_of(variable: Any) -> str:
+    """Where dynamo has a value from; "" for what the program computes."""
+    source = getattr(variable, "source", None)
+    return "" if source is None else str(source.name)
 
 
 ENGINE = "_engine_run_backward"

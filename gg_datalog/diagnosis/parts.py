@@ -207,19 +207,20 @@ class _About:
         return (
             all(extent == 1 for extent in self.origin.shape)
             or bool(self.scene.rows(_PARTIAL, list(self.cause.outputs)))
-            or any(self._goes_on(user) for user in self.cause.users)
+            or all(self._goes_on(user) for user in self.cause.users)
         )
 
     def _goes_on(self, user: str) -> bool:
-        """Is it linear? A sum of a part and of what every rank has whole is none."""
+        """Is it linear, or a sum of several parts? A sum of a part and of what every rank has whole
+        is none, nor one of the same part of several ranks."""
         terms = [term for (term,) in self.scene.rows(_TERMS, user)]
         if not terms:
             return linear(self.scene, [user], self.cause.operands)
-        parts = {h.dist for h in self.scene.held(terms) if h.parts != "nil"}
-        ranks = {
-            rank for thing in self.scene.things("dist", self.cause.users) for rank in thing.ranks
-        }
-        return len(parts) > 1 or ranks != set(self._all_ranks())
+        held = [h for h in self.scene.held(terms) if h.parts != "nil"]
+        added = {rank for thing in self.scene.things("dist", terms) for rank in thing.ranks}
+        parts = {(h.parts if len(added) > 1 else h.dist) for h in held}
+        users = self.scene.things("dist", self.cause.users)
+        return len(parts) > 1 or {r for t in users for r in t.ranks} != set(self._all_ranks())
 
     def _data_parallel(self) -> bool:
         """Is what is reduced over no dimension of a parameter, and for few outputs only?"""

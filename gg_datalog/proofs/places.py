@@ -100,18 +100,33 @@ def lies(block: Any, dimensions: int, declared: Sequence[Sequence[Any]], way: in
         mine = sorted((run for run in block.runs if run[0] == p), key=lambda run: -run[1])
         if not mine and len(block.seq) == len(block.dist) and p in rest:
             mine = [(p, 1, 1, p, 1)]
-        start = at
+        pieces = _pieces(mine, at, rest.get(mine[0][3], 0) if mine else 0)
         for _, s, _, d, t in mine:
             (ours, at), (theirs, rest[d]) = divmod(at, s), divmod(rest[d], t)
             levels.append((s, d, t, ours - theirs))
         levels += [(1, -1, 0, at)] if at else []
-        if len(mine) == 1 and mine[0][1] == mine[0][4] == 1:
-            n, shift = mine[0][2], levels[0][3]
-            rows = [(lo, lo + m) for y, lo, m, x in declared[p] if (y, x) == (way, shift)]
-            if any(lo <= start and start + n <= hi for lo, hi in rows):
-                levels = [(0, -2, way, 0)]
+        rows = [row[1:] for row in declared[p] if row[0] == way]
+        if pieces and all(
+            any(x == shift and lo <= a and a + n <= lo + m for lo, m, x in rows)
+            for a, n, shift in pieces
+        ):
+            levels = [(0, -2, way, 0)]
         found.append(tuple(levels))
     return tuple(found) if not any(rest.values()) else ()
+
+
+def _pieces(
+    mine: Sequence[tuple[int, int, int, int, int]], start: int, there: int
+) -> list[tuple[int, int, int]]:
+    """The piece that the runs of a dimension are, or the equally spaced ones: (lo, n, shift)."""
+    outer, last = mine[:-1], mine[-1:]
+    if not last or len(outer) > 1 or last[0][1] != 1 or last[0][4] != 1:
+        return []
+    if any(run[3] != last[0][3] for run in outer):
+        return []
+    many, s, t = (outer[0][2], outer[0][1], outer[0][4]) if outer else (1, 0, 0)
+    shift = start - there
+    return [(start + s * j, last[0][2], shift + (s - t) * j) for j in range(many)]
 
 
 def cyclic(found: Lies, periods: Sequence[set[int]]) -> bool:

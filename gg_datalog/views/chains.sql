@@ -17,15 +17,14 @@ UNION SELECT tensor FROM base_tensor WHERE side = 'seq' AND kind = 'constant';
 COMMENT ON VIEW tensor_mapped IS 'Sequential base tensors that can be rebuilt, and constants.';
 
 CREATE TABLE stored.held_piece AS
-WITH run AS (
-    SELECT dist, seq, parts, block,
-           regexp_extract_all(block, '(\d+), (\d+), (\d+), (-?\d+), (\d+), (\d+), ', 3) AS counts,
-           regexp_extract_all(block, '\d+, \d+, (\d+, -?\d+, \d+, \d+), ', 1) AS places
-    FROM holds
+WITH piece AS (
+    SELECT block, product(hi - lo) AS elements,
+           list([hi - lo, dim, dist_stride, dist_lo] ORDER BY dim, dist_stride, dist_lo, hi - lo)
+               AS places
+    FROM block_run GROUP BY block
 )
-SELECT dist, seq, parts, list_sort(places) AS places,
-       coalesce(list_product(counts::DOUBLE[]), 1) AS elements
-FROM run;
+SELECT h.dist, h.seq, h.parts, coalesce(p.places, []) AS places, coalesce(p.elements, 1) AS elements
+FROM holds h LEFT JOIN piece p USING (block);
 CREATE VIEW held_piece AS SELECT * FROM stored.held_piece;
 COMMENT ON VIEW held_piece IS
     'How many elements of distributed tensor `dist` one relation to `seq` accounts for, and which '

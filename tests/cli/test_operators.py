@@ -95,4 +95,4 @@ def test_a_row_replaces_the_one_that_is_there(cli: Cli, tmp_path: Path, table: P
     stricter = tmp_path / "stricter.toml"
     stricter.write_text(table.read_text().replace("linear = [0]", 'whole = ["f"]'))
     options = ("--operators", table, "--operators", stricter)
-    assert _status(cli, _sharded(tmp_path), tmp_path, *options) == 1
+    assert _status(cli, _sharded(tmp_path), tmp_path, *options) == 3

@@ -6,22 +6,27 @@ import csv
 import io
 import shutil
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from gg_datalog.extract.schema import SCHEMA_VERSION
+from gg_datalog.records import record_tables
 
 from .build import Cli
 
 NAMES = (
     "blocked_by",
     "by_source",
+    "collectives",
     "coverage",
     "frontier",
     "operators",
     "partial_tensors",
+    "shards",
     "unmapped_outputs",
 )
 
@@ -63,8 +68,77 @@ def test_the_queries_tell_what_is_wrong(cli: Cli, result: Path) -> None:
 def test_every_query_is_listed_with_its_columns(cli: Cli) -> None:
     found = cli("query", "--list")
     assert found.status == 0
-    for name in NAMES:
+    for name in (*NAMES, "where"):
         assert f"{name}\n  " in found.out
+
+
+Shard = tuple[str, int, str, int, int, int, int, str | None]
+
+
+def shards(rows: list[dict[str, Any]]) -> list[Shard]:
+    """Who holds which range of a dimension of what."""
+    return [
+        (r["seq"], r["rank"], r["node"], r["dim"], r["lo"], r["hi"], r["extent"], r["open"])
+        for r in rows
+    ]
+
+
+def test_which_rank_holds_what(cli: Cli, result: Path) -> None:
+    everything = shards(cli("query", result, "shards", "--format", "json").report)
+    for rank in (0, 1):
+        lo, hi = 3 * rank, 3 * rank + 3
+        part = f"sum over {lo}:{hi} of 6"
+        for row in (
+            ("x", rank, "x", 0, 0, 4, 4, None),
+            ("x", rank, "x", 1, lo, hi, 6, None),
+            ("w", rank, "w", 0, lo, hi, 6, None),
+            ("mm", rank, "mm", 0, 0, 4, 4, part),
+            ("mm", rank, "mm", 1, 0, 5, 5, part),
+        ):
+            assert row in everything
+    assert not any(seq == "y" for seq, *_ in everything)
+    for name, ranks in (("mm", {0, 1}), ("r1.mm", {1})):
+        found = shards(cli("query", result, "where", name, "--format", "json").report)
+        assert found == [row for row in everything if row[0] == "mm" and row[1] in ranks]
+    assert cli("query", result, "where", "y", "--format", "json").report == []
+
+
+def test_coefficients_are_numbers() -> None:
+    times = pa.table({"times": ["[1, 2, 0.1, ]", "[1, 1, , ]", "[3, 1, , 0.5*0.5]"]})
+    found = record_tables({"holds": times})["coefficient_value"].to_pylist()
+    assert {row["times"]: row["value"] for row in found} == {
+        "[1, 1, , ]": 1.0,
+        "[1, 2, 0.1, ]": 0.05,
+        "[3, 1, , 0.5*0.5]": 12.0,
+    }
+
+
+def test_positions_apart_from_each_other() -> None:
+    block = pa.table({"block": ["[[2, 1, 3, 0, 1, 0, nil], [[1, 0, 4, 1, 1, 2, nil], nil]]"]})
+    found = record_tables({"holds": block})["block_run"].to_pylist()
+    assert [tuple(row.values())[1:] for row in found] == [
+        (0, 0, 2, 1, 4, 0, 1, 0),
+        (1, 0, 1, 0, 4, 1, 1, 2),
+    ]
+
+
+def test_who_takes_part_in_a_collective(cli: Cli, good: Path, tmp_path: Path) -> None:
+    cli("extract", good, "-o", tmp_path / "facts")
+    cli("run", tmp_path / "facts", "--engine", "clingo")
+    (row,) = cli("query", tmp_path / "facts/result", "collectives", "--format", "json").report
+    assert (row["kind"], row["reduction"], row["ranks"]) == ("all_reduce", "sum", "0,1")
+    assert row["nodes"] == ["r0.total", "r1.total"]
+
+
+def test_a_tensor_where_one_is_asked_for(cli: Cli, result: Path) -> None:
+    for arguments, told in (
+        (("where",), "`where` asks about one tensor"),
+        (("shards", "mm"), "`shards` asks about no single tensor"),
+        (("where", "nothing"), "no node is called `nothing`"),
+    ):
+        found = cli("query", result, *arguments)
+        assert (found.status, found.out) == (2, "")
+        assert told in found.err
 
 
 def test_a_query_of_a_right_program_is_empty(cli: Cli, good: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -93,13 +94,14 @@ class Right:
 def right(tmp_path_factory: pytest.TempPathFactory) -> Right:
     """Programs of the tables that the rules show to be right."""
     folder = tmp_path_factory.mktemp("right")
-    some = {n: p for n, p in enumerate(list(programs().values())[::SHARE]) if fits(p)}
+    known = {crc32(name.encode()): program for name, program in programs().items()}
+    some = {n: program for n, program in known.items() if n % SHARE == 0 and fits(program)}
     refines = [judged.refines for judged in judge(list(some.values()))]
     chosen = {n: p for (n, p), right in zip(some.items(), refines, strict=True) if right}
     runs = {n: run for n, program in chosen.items() if (run := _run(program)) is not None}
     chosen = {n: chosen[n] for n in runs}
     report = _judged(_facts(folder / "all", together(chosen)))
-    # their random draws are no longer paired with their own
+    # what rests on the order of a whole program is another thing here
     others = {number_of(row.seq) for row in report.outputs if row.status != "mapped"}
     left = {number: program for number, program in chosen.items() if number not in others}
     assert len(left) > 30

@@ -11,11 +11,17 @@ from interpreter import Execution
 from program import Json, Program
 
 RANKS = (0, 1)
+DRAWS = ("dropout", "bernoulli", "rand", "normal", "multinomial", "uniform", "exponential")
 
 
 def fits(program: Program) -> bool:
-    """Has it two ranks, and no group but theirs under the common name?"""
+    """Has it two ranks, no group but theirs under the common name, and no random draws, which are
+    paired by their order in the whole program?"""
     groups = program.groups
+    targets = {node["target"] for graph in (program.seq, *program.dist.values())
+               for node in graph["nodes"] if node["op"] == "call_function"}  # fmt: skip
+    if any(word in target for target in targets for word in DRAWS):
+        return False
     names = [one["names"] for one in groups.get("dist", ())]
     return (
         tuple(program.dist) == RANKS

@@ -287,6 +287,36 @@ def test_state(case: Case, outcomes: Outcomes) -> None:
         },
         maps=None,
     ),
+    BLOCKS := ROWS.but(
+        "in pieces of both dimensions, as declared",
+        seq="x: f32[8, 8]\nreturn relu(x)",
+        dist="x: f32[4, 4]\nreturn relu(x)",
+        ranks=4,
+        relate={
+            "x": [
+                row(
+                    2 * i + j,
+                    "x",
+                    seq_box=[
+                        [4 * a + 2 * i, 4 * a + 2 * i + 2],
+                        [4 * b + 2 * j, 4 * b + 2 * j + 2],
+                    ],
+                    dist_box=[[2 * a, 2 * a + 2], [2 * b, 2 * b + 2]],
+                )
+                for i in range(2)
+                for j in range(2)
+                for a in range(2)
+                for b in range(2)
+            ]
+        },
+        maps=None,
+    ),
+    BLOCKS.miss(
+        "the halves of the rows exchanged",
+        "return relu(x)",
+        "p = split(relu(x), 2, 0)\nreturn cat([p[1], p[0]], 0)",
+    ),
+    BLOCKS.miss("transposed", "return relu(x)", "return t(relu(x))"),
     ROWS.but(
         "one row in four, not declared",
         seq="x: f32[8, 6]\nreturn relu(x)",

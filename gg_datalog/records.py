@@ -1,0 +1,77 @@
+"""Records of the rules as rows: each block, part and coefficient once, its text the key.
+
+A block says where elements lie: per dimension of the sequential base tensor ("place") runs, which
+are added up, each of positions ``stride * lo`` to ``stride * (hi - 1)``, and where these lie in the
+tensor of the ranks. A part says of which axes only a range is reduced, the outermost first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gg_datalog.terms import chain, coefficient_value, parse_record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = tuple[Any, ...]
+
+
+def _runs(block: str) -> Iterator[Row]:
+    for place, runs in enumerate(chain(parse_record(block))):
+        for level, (stride, lo, n, dim, dist_stride, dist_lo) in enumerate(chain(runs)):
+            yield block, place, level, stride, lo, lo + n, dim, dist_stride, dist_lo
+
+
+def _axes(parts: str) -> Iterator[Row]:
+    for level, (axis, kind, lo, n, extent) in enumerate(chain(parse_record(parts))):
+        by, label, _ = axis
+        yield parts, level, by, label, kind, lo, lo + n, extent
+
+
+def _coefficients(times: str) -> Iterator[Row]:
+    num, den, over, under = parse_record(times)
+    value = float(coefficient_value(times))
+    yield times, num, den, *("" if text is None else str(text) for text in (over, under)), value
+
+
+# Name, the column of the derived relations whose records it has, its own columns, its rows.
+Reader = Callable[[str], Iterator[Row]]
+TABLES: tuple[tuple[str, str, str, Reader], ...] = (
+    ("block_run", "block", "block place level stride lo hi dim dist_stride dist_lo", _runs),
+    ("part_axis", "parts", "parts level operator label kind lo hi extent", _axes),
+    ("coefficient_value", "times", "times num den over under value", _coefficients),
+)
+WORDS = {"block", "parts", "times", "operator", "kind", "over", "under"}
+COMMENTS = {
+    "block_run": "A run of block `block`: of dimension `place` of the sequential base tensor the "
+    "positions `stride * lo` to `stride * (hi - 1)`, `stride` apart (runs of one dimension are "
+    "added up); on the ranks they lie on dimension `dim` (-1: they recur), `dist_stride` apart "
+    "from `dist_stride * dist_lo` on.",
+    "part_axis": "Part `parts` is reduced by `kind` over [lo, hi) of `extent` positions of "
+    "label `label` of `operator`; level 0 is the outermost reduction.",
+    "coefficient_value": "Coefficient `times` as numbers: num / den * over / under, and its value.",
+}
+
+
+def record_tables(relations: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """The rows of all records in these relations."""
+    import pyarrow as pa
+
+    found = {}
+    for name, column, columns, read in TABLES:
+        texts = sorted(set(_texts(relations.values(), column)))
+        rows = [row for text in texts for row in read(text)]
+        names = columns.split()
+        kinds = [pa.string() if one in WORDS else pa.int64() for one in names]
+        kinds = [pa.float64() if one == "value" else k for one, k in zip(names, kinds, strict=True)]
+        arrays = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)]
+        found[name] = pa.table(arrays, names=names)
+    return found
+
+
+def _texts(tables: Iterable[pa.Table], column: str) -> Iterator[str]:
+    for table in tables:
+        if column in table.column_names:
+            yield from table.column(column).unique().to_pylist()
