@@ -30,12 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-# Files of few tests that take long: begun last, they would leave one process alone at the end.
-LONG = ("numeric", "docs", "capture", "corpus", "plugin", "replay", "oracle", "readers")
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.parent.name not in LONG)
     if config.getoption("--exhaustive"):
         return
     skip = pytest.mark.skip(reason="a further variant: run with --exhaustive")

@@ -24,6 +24,7 @@ from gg_datalog.tracing.private import FakeTensorMode, quiet, real_meshes
 from gg_datalog.tracing.program import Program
 from gg_datalog.tracing.record import SEQUENTIAL, InputRecord, RankRecord, result_of
 from gg_datalog.tracing.refusal import WITHOUT, Refused, refusal
+from gg_datalog.tracing.unmoved import storages_kept
 from gg_datalog.tracing.values import Computed, packed
 from gg_datalog.tracing.world import rank_of
 
@@ -36,7 +37,7 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
     doing = "building the program"
     started = perf_counter()
     try:
-        with rank_of(max(rank, 0), world_size), unseeded():
+        with rank_of(max(rank, 0), world_size), unseeded(), storages_kept():
             mode = FakeTensorMode(allow_non_fake_inputs=True)
             computed = Computed()
             with mode, Draws(), computed, real_meshes(), quiet():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import subprocess
@@ -284,6 +285,44 @@ def test_a_tensor_that_nothing_holds() -> None:
 
     error = refused(build=lambda rank, world: Hides(), mode="dynamo", backward=True)
     assert "neither an input nor a parameter, buffer or attribute" in error.what
+
+
+WRITES = {
+    "fill_": lambda tensor: tensor.untyped_storage().fill_(1),
+    "copy_": lambda tensor: tensor.untyped_storage().copy_(torch.ones(4).untyped_storage()),
+    "an item": lambda tensor: tensor.untyped_storage().__setitem__(0, 1),
+    "typed": lambda tensor: tensor.storage().fill_(1.0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("when", ["building", "forward"])
+@pytest.mark.parametrize("how", WRITES)
+def test_a_storage_that_is_written(how: str, when: str) -> None:
+    class Writes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.register_buffer("scale", torch.zeros(4))
+            if when == "building":
+                WRITES[how](self.scale)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if when == "forward":
+                WRITES[how](self.scale)
+            return self.layer(x) * self.scale
+
+    error = refused(build=lambda rank, world: Writes())
+    assert "writes into the storage of a tensor" in error.what
+
+
+def test_a_module_that_is_copied() -> None:
+    layers = [copy.deepcopy(nn.Linear(4, 4))]
+    pair = capture(
+        lambda rank, world: nn.Sequential(copy.deepcopy(nn.Linear(4, 4)), *layers),
+        rows, world_size=1, mode="eager", jobs=0,
+    )  # fmt: skip
+    assert pair.documents.outputs
 
 
 class Decays(nn.Module):
