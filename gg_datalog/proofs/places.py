@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any
 
-Level = tuple[
-    int, int, int, int
-]  # seq step, dimension of the result (-1: none, -2: declared), its step, shift
+# Seq step, dimension of the result (-1: none, -2: declared), its step, shift.
+Level = tuple[int, int, int, int]
 Lies = tuple[tuple[Level, ...], ...]  # per sequential dimension, the widest step first
 
 
@@ -115,18 +114,13 @@ def lies(block: Any, dimensions: int, declared: Sequence[Sequence[Any]], way: in
     return tuple(found) if not any(rest.values()) else ()
 
 
-def _pieces(
-    mine: Sequence[tuple[int, int, int, int, int]], start: int, there: int
-) -> list[tuple[int, int, int]]:
+def _pieces(mine: Sequence[Any], start: int, there: int) -> list[tuple[int, int, int]]:
     """The piece that the runs of a dimension are, or the equally spaced ones: (lo, n, shift)."""
-    outer, last = mine[:-1], mine[-1:]
-    if not last or len(outer) > 1 or last[0][1] != 1 or last[0][4] != 1:
-        return []
-    if any(run[3] != last[0][3] for run in outer):
-        return []
+    *outer, (_, step, n, d, stride) = mine or [(0, 0, 0, 0, 0)]
     many, s, t = (outer[0][2], outer[0][1], outer[0][4]) if outer else (1, 0, 0)
-    shift = start - there
-    return [(start + s * j, last[0][2], shift + (s - t) * j) for j in range(many)]
+    if len(outer) > 1 or (step, stride) != (1, 1) or any(run[3] != d for run in outer):
+        return []
+    return [(start + s * j, n, start - there + (s - t) * j) for j in range(many)]
 
 
 def cyclic(found: Lies, periods: Sequence[set[int]]) -> bool:
