@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from gg_datalog.errors import InputError
-from gg_datalog.terms import chain, parse_record
+from gg_datalog.terms import runs_of
 
 Box = tuple[tuple[int, int], ...]
 
@@ -75,13 +75,12 @@ def between_bases(block: str) -> Map:
     counters: list[Counter] = []
     seq_at: dict[int, int] = {}
     dist_at: dict[int, int] = {}
-    for place, runs in enumerate(chain(parse_record(block))):
-        for stride, lo, n, dim, dist_stride, dist_lo in chain(runs):
-            seq_at[place] = seq_at.get(place, 0) + stride * lo
-            if dim >= 0:
-                dist_at[dim] = dist_at.get(dim, 0) + dist_stride * dist_lo
-            if n > 1:
-                counters.append(Counter(n, place, stride, dim, dist_stride))
+    for place, _, (stride, lo, n, dim, dist_stride, dist_lo) in runs_of(block):
+        seq_at[place] = seq_at.get(place, 0) + stride * lo
+        if dim >= 0:
+            dist_at[dim] = dist_at.get(dim, 0) + dist_stride * dist_lo
+        if n > 1:
+            counters.append(Counter(n, place, stride, dim, dist_stride))
     return Map(tuple(counters), seq_at, dist_at)
 
 

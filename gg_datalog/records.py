@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.terms import chain, coefficient_value, parse_record
+from gg_datalog.terms import chain, coefficient_value, parse_record, runs_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,9 +19,8 @@ Row = tuple[Any, ...]
 
 
 def _runs(block: str) -> Iterator[Row]:
-    for place, runs in enumerate(chain(parse_record(block))):
-        for level, (stride, lo, n, dim, dist_stride, dist_lo) in enumerate(chain(runs)):
-            yield block, place, level, stride, lo, lo + n, dim, dist_stride, dist_lo
+    for place, level, (stride, lo, n, *dist) in runs_of(block):
+        yield block, place, level, stride, lo, lo + n, *dist
 
 
 def _axes(parts: str) -> Iterator[Row]:
@@ -64,11 +63,17 @@ def record_tables(relations: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         texts = sorted(set(_texts(relations.values(), column)))
         rows = [row for text in texts for row in read(text)]
         names = columns.split()
-        kinds = [pa.string() if one in WORDS else pa.int64() for one in names]
-        kinds = [pa.float64() if one == "value" else k for one, k in zip(names, kinds, strict=True)]
-        arrays = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)]
-        found[name] = pa.table(arrays, names=names)
+        schema = pa.schema([(one, _kind(one)) for one in names])
+        found[name] = pa.Table.from_pylist(
+            [dict(zip(names, row, strict=True)) for row in rows], schema
+        )
     return found
+
+
+def _kind(column: str) -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.string() if column in WORDS else pa.float64() if column == "value" else pa.int64()
 
 
 def _texts(tables: Iterable[pa.Table], column: str) -> Iterator[str]:

@@ -59,6 +59,14 @@ def chain(record: Any) -> list[Any]:
     return found
 
 
+def runs_of(block: str) -> Iterator[tuple[int, int, tuple[int, int, int, int, int, int]]]:
+    """The runs of a block: sequential dimension, place among the runs of that dimension, and
+    (stride, lo, n, dimension of the ranks' tensor, its stride, its lo)."""
+    for place, runs in enumerate(chain(parse_record(block))):
+        for level, run in enumerate(chain(runs)):
+            yield place, level, run
+
+
 def coefficient_value(text: str) -> Fraction:
     """The number that ``[num, den, over, under]`` stands for, ``over`` and ``under`` being
     products of decimal numbers."""

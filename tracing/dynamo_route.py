@@ -82,8 +82,8 @@ def _attributes_as_buffers(module: nn.Module) -> None:
 
 def _check_kept(replaced: Collection[str]) -> None:
     """Dynamo's graph does not return the tensors that a module's own names stand for anew."""
-    for ref in sorted(replaced):
-        path = ".".join(name for name in HELD.findall(ref) if name != WRAPPED)
+    if replaced:
+        path = ".".join(name for name in HELD.findall(min(replaced)) if name != WRAPPED)
         raise Refused(
             f"the program gives `{path}` another tensor, which dynamo does not record",
             'capture with mode="eager", or write into it: self.scale.copy_(...)',

@@ -169,10 +169,14 @@ class _About:
     def _users(self) -> str:
         """What uses the parts; the ranks go without saying where they are those of the parts."""
         names = self.scene.names(self.cause.users)
-        ranks = {int(name[1:].partition(".")[0]) for name in names}
-        if ranks != set(self._all_ranks()):
+        if not self._everywhere():
             return names_text(names)
         return some(list(dict.fromkeys(f"`{name.partition('.')[2]}`" for name in names)))
+
+    def _everywhere(self) -> bool:
+        """Are the ranks that use the parts those that have them?"""
+        users = self.scene.things("dist", self.cause.users)
+        return {rank for thing in users for rank in thing.ranks} == set(self._all_ranks())
 
     def missing(self) -> Finding:
         """No reduction at all."""
@@ -219,8 +223,7 @@ class _About:
         held = [h for h in self.scene.held(terms) if h.parts != "nil"]
         added = {rank for thing in self.scene.things("dist", terms) for rank in thing.ranks}
         parts = {(h.parts if len(added) > 1 else h.dist) for h in held}
-        users = self.scene.things("dist", self.cause.users)
-        return len(parts) > 1 or {r for t in users for r in t.ranks} != set(self._all_ranks())
+        return len(parts) > 1 or not self._everywhere()
 
     def _data_parallel(self) -> bool:
         """Is what is reduced over no dimension of a parameter, and for few outputs only?"""

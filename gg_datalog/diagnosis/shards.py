@@ -14,7 +14,7 @@ from gg_datalog.diagnosis.parts import coverage
 from gg_datalog.diagnosis.scene import ONE, Held, Scene
 from gg_datalog.findings import Kind
 from gg_datalog.report import Finding
-from gg_datalog.terms import chain, parse_record
+from gg_datalog.terms import runs_of
 from gg_datalog.wording import box_of, names_text, some, span, spans_text
 
 DEPTH = 6
@@ -120,7 +120,7 @@ def _meets(spans: Sequence[tuple[int, int]], extent: int) -> bool:
 
 def _along(member: Member, dim: int) -> bool | None:
     """Is the dimension of which the member has a range the one it is put together along?"""
-    dims = [run[3] for runs in chain(parse_record(member.held.block)) for run in chain(runs)]
+    dims = [run[3] for _, _, run in runs_of(member.held.block)]
     return None if len(dims) != len(member.box) else dims[dim] == member.dim
 
 

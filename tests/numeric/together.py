@@ -10,8 +10,9 @@ from execution import Values
 from interpreter import Execution
 from program import Json, Program
 
+from gg_datalog.extract.lower import RANDOM
+
 RANKS = (0, 1)
-DRAWS = ("dropout", "bernoulli", "rand", "normal", "multinomial", "uniform", "exponential")
 
 
 def fits(program: Program) -> bool:
@@ -20,7 +21,7 @@ def fits(program: Program) -> bool:
     groups = program.groups
     targets = {node["target"] for graph in (program.seq, *program.dist.values())
                for node in graph["nodes"] if node["op"] == "call_function"}  # fmt: skip
-    if any(word in target for target in targets for word in DRAWS):
+    if any(word in target for target in targets for word in RANDOM):
         return False
     names = [one["names"] for one in groups.get("dist", ())]
     return (
