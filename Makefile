@@ -1,5 +1,5 @@
 PYTHON ?= python
-SOURCES = gg_datalog engine extract readers replay tracing tests bench examples
+SOURCES = gg_datalog engine extract tests bench examples
 
 N ?= 1000
 
@@ -16,13 +16,8 @@ format-check:
 lint:
 	$(PYTHON) -m ruff check $(SOURCES)
 
-# mypy follows folders, not the mapping of pyproject.toml: give it the tree that gets installed.
 types:
-	rm -rf build/types
-	mkdir -p build/types
-	cp -R gg_datalog build/types/gg_datalog
-	cp -R datalog engine extract queries readers replay tracing build/types/gg_datalog/
-	cd build/types && $(PYTHON) -m mypy --config-file ../../pyproject.toml -p gg_datalog
+	$(PYTHON) -m mypy -p gg_datalog
 
 tests:
 	$(PYTHON) -m pytest

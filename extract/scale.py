@@ -70,8 +70,9 @@ def scale(value: float | int | bool) -> Scale:
     ratio = Fraction(value)
     if max(abs(ratio.numerator), ratio.denominator) < LIMIT:
         return Scale(ratio)
-    if 1 in (abs(ratio.numerator), ratio.denominator) and max(
-        abs(ratio.numerator), ratio.denominator
-    ) < WORD:
+    if (
+        1 in (abs(ratio.numerator), ratio.denominator)
+        and max(abs(ratio.numerator), ratio.denominator) < WORD
+    ):
         return Scale(ratio)  # an integer, or one over one: a loss scale and its inverse
     return Scale(Fraction(1 if ratio > 0 else -1), ((repr(abs(value)), 1),))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,12 +11,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NotRefined", "Pair", "Result", "__version__", "assert_refines", "capture", "verify"]
 __version__ = "0.3.0"
-
-# In a checkout the sub-packages lie beside this folder; installed, they lie inside it.
-_here = Path(__file__).resolve().parent
-if not (_here / "engine").is_dir():
-    __path__.append(str(_here.parent))
-del _here
 
 
 def __getattr__(name: str) -> Any:
