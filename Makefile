@@ -6,9 +6,9 @@ N ?= 1000
 OP ?= *
 SEED ?= 0
 
-.PHONY: check format-check lint types tests exhaustive fuzz oracle format docs schemas
+.PHONY: check format-check lint types contracts tests exhaustive fuzz oracle format docs schemas
 
-check: format-check lint types tests
+check: format-check lint types contracts tests
 
 format-check:
 	$(PYTHON) -m ruff format --check $(SOURCES)
@@ -18,6 +18,10 @@ lint:
 
 types:
 	$(PYTHON) -m mypy -p gg_datalog
+
+# Which room may use which, and that nothing goes round in a circle: see pyproject.toml.
+contracts:
+	lint-imports
 
 tests:
 	$(PYTHON) -m pytest
@@ -44,5 +48,5 @@ schemas:
 	mv build/torch.txt extract/schemas/torch.txt
 
 docs:
-	$(PYTHON) -m gg_datalog.documentation > docs/relations.md
-	$(PYTHON) -m gg_datalog.pages > docs/findings.md
+	$(PYTHON) -m gg_datalog.reference.relations > docs/relations.md
+	$(PYTHON) -m gg_datalog.reference.pages > docs/findings.md

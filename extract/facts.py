@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.case import Case, CaseFiles, load_case, output_on
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
@@ -22,6 +21,7 @@ from gg_datalog.extract.schema import RELATIONS, Relation
 from gg_datalog.extract.side import Side
 from gg_datalog.extract.table import Table, load_table
 from gg_datalog.extract.view import Base, View
+from gg_datalog.foundation.errors import InputError
 
 Progress = Callable[[str], None] | None
 

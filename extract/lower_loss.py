@@ -10,8 +10,12 @@ from collections.abc import Sequence
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
-from gg_datalog.extract.lower_index import TAKEN, one_hot, take
-from gg_datalog.extract.lower_math import added, contract, inverted, masked, reduced, summand
+from gg_datalog.extract.lower_contract import contract
+from gg_datalog.extract.lower_index import one_hot
+from gg_datalog.extract.lower_lookup import TAKEN, take
+from gg_datalog.extract.lower_mask import inverted, masked
+from gg_datalog.extract.lower_math import added
+from gg_datalog.extract.lower_reduce import reduced, summand
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View
 

@@ -9,9 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.sharding import read_rule
-from gg_datalog.reading import refuse_special
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.regular import refuse_special
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from gg_datalog.proofs.checker import (
     Statement,
     normal,
 )
-from gg_datalog.terms import chain, parse_record
+from gg_datalog.result.terms import chain, parse_record
 
 TRIALS = 4096
 """How many combinations of operands are tried for one relation."""

@@ -7,10 +7,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.proofs.explanation import Explanation
 from gg_datalog.proofs.telling import Teller
-from gg_datalog.results import open_result
+from gg_datalog.result.folder import open_result
 
 if TYPE_CHECKING:
     import duckdb

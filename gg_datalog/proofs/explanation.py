@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gg_datalog.foundation.visible import visible_json
 from gg_datalog.proofs.stating import Made
-from gg_datalog.reporting.printable import printable
-from gg_datalog.visible import visible_json
+from gg_datalog.result.printable import printable
 
 if TYPE_CHECKING:
     from rich.tree import Tree

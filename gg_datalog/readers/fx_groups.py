@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.names import COLLECTIVE_SPACES
 from gg_datalog.extract.table import load_table
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers.fx_nodes import Program
 from gg_datalog.readers.fx_values import Json
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from gg_datalog.repairs.candidate import Candidate, Site
+from gg_datalog.repairs.holders import Scene, rational
 from gg_datalog.repairs.programs import operands
-from gg_datalog.repairs.scene import Scene, rational
-from gg_datalog.report import Finding
+from gg_datalog.result.report import Finding
 
 ONE = Fraction(1)
 AVERAGE = "or average there instead of adding up"

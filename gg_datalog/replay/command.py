@@ -12,24 +12,24 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from gg_datalog.errors import InputError
-from gg_datalog.evidence import decided
 from gg_datalog.extract.case import CaseFiles
 from gg_datalog.extract.facts import build_sides
 from gg_datalog.extract.table import Table, load_table
-from gg_datalog.findings import Kind
-from gg_datalog.progress import Progress
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.progress import Progress
+from gg_datalog.inference.run import Options, run_facts
 from gg_datalog.replay.calls import NotExecuted
 from gg_datalog.replay.collectives import Mismatch
+from gg_datalog.replay.derived import OPEN
 from gg_datalog.replay.documents import load
 from gg_datalog.replay.dtypes import exact
-from gg_datalog.replay.relations import OPEN
 from gg_datalog.replay.shrink import Shrunk, shrink
 from gg_datalog.replay.trial import DRAWS, FAILURES, MORE, Judged, Replayed, draws, rests_on
 from gg_datalog.replay.unknown import guessed_names
-from gg_datalog.report import Finding, Numbers, Report, as_json
-from gg_datalog.running import Options, run_facts
-from gg_datalog.store import write_facts
+from gg_datalog.result.evidence import decided
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.report import Finding, Numbers, Report, as_json
+from gg_datalog.result.store import write_facts
 
 SMALL = 64 * 2**20  # bytes: up to here a case is executed in its captured sizes
 

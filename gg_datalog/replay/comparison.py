@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import torch
 
 from gg_datalog.extract.view import View
+from gg_datalog.replay.derived import APART, OPEN, START, Numbers, difference, positions, record
 from gg_datalog.replay.documents import Json
 from gg_datalog.replay.evaluate import JOIN, Evaluator, NotEvaluated, based, viewed
-from gg_datalog.replay.relations import APART, OPEN, START, Numbers, difference, positions, record
 from gg_datalog.replay.tensor import Tensor
 
 Rows = list[dict[str, Any]]

@@ -15,8 +15,8 @@ from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import Base, View
+from gg_datalog.replay.derived import positions
 from gg_datalog.replay.evaluate import viewed
-from gg_datalog.replay.relations import positions
 from gg_datalog.replay.tensor import Tensor
 
 

@@ -16,18 +16,18 @@ from gg_datalog.extract.table import Table
 from gg_datalog.extract.view import Base, View
 from gg_datalog.replay.collectives import Mismatch
 from gg_datalog.replay.comparison import Layout, by_shape, most_likely, related
+from gg_datalog.replay.derived import OPEN, Checker, Numbers, coefficient, difference
 from gg_datalog.replay.documents import Documents, layouts, nodes_of
 from gg_datalog.replay.draw import draw, with_small_fills
 from gg_datalog.replay.evaluate import Evaluator, NotEvaluated
 from gg_datalog.replay.execute import run_ranks
 from gg_datalog.replay.masks import Draws
 from gg_datalog.replay.program import OutOfRange, Values
-from gg_datalog.replay.relations import OPEN, Checker, Numbers, coefficient, difference
 from gg_datalog.replay.showing import elements
 from gg_datalog.replay.shrink import Shrunk
 from gg_datalog.replay.tensor import Tensor
 from gg_datalog.replay.unknown import made_up, unknown
-from gg_datalog.report import Element, Report
+from gg_datalog.result.report import Element, Report
 
 DRAWS = 2
 MORE = 6  # draws to show a difference where nothing is derived

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gg_datalog.visible import visible
+from gg_datalog.foundation.visible import visible
 
 if TYPE_CHECKING:
     import duckdb

@@ -59,7 +59,7 @@ try:
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
 except ImportError as error:
-    from gg_datalog.errors import InputError
+    from gg_datalog.foundation.errors import InputError
 
     raise InputError(
         f"torch {torch.__version__} has another inside than the releases this was tested with: "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gg_datalog.affine import parse_view
-from gg_datalog.relation import relation_text
-from gg_datalog.terms import coefficient_text, parse_record
+from gg_datalog.result.blocks import parse_view
+from gg_datalog.result.expression import relation_text
+from gg_datalog.result.terms import coefficient_text, parse_record
 
 
 def runs(*found: tuple[int, ...]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from gg_datalog.documentation import program_path
+from gg_datalog.datalog import program_path
 from gg_datalog.engine.parser import parse_program
 
 from .build import Cli

@@ -12,8 +12,8 @@ import pytest
 from pyarrow import parquet
 
 from gg_datalog.extract.schema import RELATIONS
-from gg_datalog.hashes import table_hash
-from gg_datalog.store import open_facts, read_facts, write_facts
+from gg_datalog.foundation.hashes import table_hash
+from gg_datalog.result.store import open_facts, read_facts, write_facts
 
 from .build import Cli, Outcome
 

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from gg_datalog.extract.schema import SCHEMA_VERSION
-from gg_datalog.records import record_tables
+from gg_datalog.result.records import record_tables
 
 from .build import Cli
 

@@ -13,8 +13,9 @@ from unittest.mock import patch
 
 from program import Program
 
-from gg_datalog.asking import ask, statement
 from gg_datalog.cli import main
+from gg_datalog.commands.query import ask
+from gg_datalog.queries import statement
 
 
 def cli(*arguments: object) -> tuple[int, str, str]:

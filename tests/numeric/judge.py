@@ -17,7 +17,7 @@ from program import Json, Program
 from promotion import Array, Invalid
 from relations import RULES, Checker, Report, Rows, derive
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 
 Derived = dict[str, Rows]
 

@@ -30,9 +30,9 @@ from gg_datalog.engine.program import Comparison, Literal, Negation
 from gg_datalog.engine.translate import Symbols, Translated, translate
 from gg_datalog.extract.case import case_files
 from gg_datalog.extract.facts import build_sides
-from gg_datalog.report import Report
-from gg_datalog.running import Options, run_facts
-from gg_datalog.store import write_facts
+from gg_datalog.inference.run import Options, run_facts
+from gg_datalog.result.report import Report
+from gg_datalog.result.store import write_facts
 
 SHARE = 6  # of how many programs one is taken
 SAMPLE = 5

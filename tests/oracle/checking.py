@@ -11,9 +11,9 @@ import torch
 
 from gg_datalog.extract.records import Operator
 from gg_datalog.extract.view import Base, View
+from gg_datalog.replay.derived import coefficient, limits, positions, record
 from gg_datalog.replay.documents import nodes_of
 from gg_datalog.replay.evaluate import EVERYTHING, JOIN, Evaluator, NotEvaluated, based, viewed
-from gg_datalog.replay.relations import coefficient, limits, positions, record
 
 from .combos import Combo, Draw
 from .deriving import Derived

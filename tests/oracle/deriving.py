@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gg_datalog.engine.clingo_engine import ClingoEngine
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.replay.documents import Documents
 
 NUMERIC = str(Path(__file__).resolve().parents[1] / "numeric")

@@ -235,7 +235,7 @@ def test_a_rank_that_is_not_there(cli: Cli, block: Proved) -> None:
 
 def test_any_node_can_be_explained(cli: Cli, block: Proved, broken: Path) -> None:
     """No traceback, whatever is asked for."""
-    from gg_datalog.results import open_result
+    from gg_datalog.result.folder import open_result
 
     for result in (block.result, broken / "result"):
         with open_result(result) as database:

@@ -19,7 +19,7 @@ if str(HERE) not in sys.path:
 
 from fx_attacks import fake_group  # noqa: E402
 
-from gg_datalog.errors import InputError  # noqa: E402
+from gg_datalog.foundation.errors import InputError  # noqa: E402
 from gg_datalog.readers import ReaderInput  # noqa: E402
 from gg_datalog.readers.fx_text import read  # noqa: E402
 

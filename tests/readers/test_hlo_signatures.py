@@ -16,8 +16,8 @@ if str(HERE) not in sys.path:
 
 from reading import documents, program  # noqa: E402
 
-from gg_datalog.errors import InputError  # noqa: E402
 from gg_datalog.extract.signature import Signature, bound, signature  # noqa: E402
+from gg_datalog.foundation.errors import InputError  # noqa: E402
 
 ROOT = HERE.parents[1]
 SCHEMAS = (ROOT / "extract" / "schemas" / "kernels.txt").read_text().splitlines()

@@ -13,7 +13,7 @@ if str(HERE) not in sys.path:
 
 from reading import cli, documents, program  # noqa: E402
 
-from gg_datalog.errors import InputError  # noqa: E402
+from gg_datalog.foundation.errors import InputError  # noqa: E402
 from gg_datalog.readers.hlo_scan import split, unquoted, without_comments  # noqa: E402
 from gg_datalog.readers.hlo_shapes import Array, BadShape, read_shape  # noqa: E402
 

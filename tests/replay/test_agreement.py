@@ -23,8 +23,8 @@ from pairs import CORPUS, SIZES, corpus, pair
 from program import Program
 from values import same_value
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract import case_files
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.replay import command
 from gg_datalog.replay.command import Replayed, replay
 
@@ -144,8 +144,8 @@ def test_a_pair_is_counted_once() -> None:
     after = before.copy()
     after.dist[0]["nodes"][-1]["name"] = "end"
     counts = Tally()
-    from gg_datalog.replay.relations import APART, SAME
-    from gg_datalog.report import OutputRow, Report
+    from gg_datalog.replay.derived import APART, SAME
+    from gg_datalog.result.report import OutputRow, Report
 
     for status, numbers in [
         ("mapped", SAME),

@@ -215,7 +215,7 @@ def test_what_does_not_fit_memory_is_refused(
 
 # ---- errors
 def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gg_datalog.replaying.find_spec", lambda name: None)
+    monkeypatch.setattr("gg_datalog.commands.replay.find_spec", lambda name: None)
     status, out, error = cli("replay", write_case(tmp_path / "good", documents()))
     assert (status, out) == (2, "")
     assert "torch, which is not installed" in error and "gg-datalog[torch]" in error

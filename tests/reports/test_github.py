@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from gg_datalog.report import Finding, Report
 from gg_datalog.reporting import render
+from gg_datalog.result.report import Finding, Report
 
 from .conftest import Cli
 from .samples import BROKEN, CAUSE, NOTE, report, reports

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gg_datalog.errors import InputError
-from gg_datalog.report import Report
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.reporting import render
 from gg_datalog.reporting.html_explain import MOST_NODES, _pruned
 from gg_datalog.reporting.html_layout import GAP_X, HEIGHT, WIDTH, acyclic, placed, rows_of
-from gg_datalog.results import read_result
+from gg_datalog.result.folder import read_result
+from gg_datalog.result.report import Report
 
 from .samples import BROKEN, CAUSE, NOTE, REFINES, report, reports
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.reporting import FORMATS
 from gg_datalog.reporting.targets import Target, check, parsed, write
 

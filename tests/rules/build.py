@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from gg_datalog.engine import select_engine
-from gg_datalog.errors import InputError
 from gg_datalog.extract import case_files, extract_case
 from gg_datalog.extract.schema import RULE_RELATIONS
+from gg_datalog.foundation.errors import InputError
 
 from .program import Program
 
