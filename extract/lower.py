@@ -148,7 +148,7 @@ def _typed(ctx: Context, node: Node, value: Value) -> None:
     if not value.base.dtype and value.scale == ONE:
         value.base.dtype = node.dtype
     if node.dtype == "bool" and value.scale == ONE:
-        ctx.side.truths.add(value.base)
+        ctx.side.notes.truths.add(value.base)
 
 
 def _prepared(ctx: Context, node: Node) -> Node:

@@ -51,10 +51,10 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
 
 def unpadded(ctx: Context, terms: Sequence[View]) -> View | None:
     """Pieces with 0 around them that make up a dimension: one after the other."""
-    found = [(ctx.side.padded.get(t.base), t) for t in terms]
-    if len(found) < 2 or any(p is None or p[1] != t.dims for p, t in found):
+    found = [(ctx.side.notes.padded.get(t.base), t) for t in terms]
+    if len(found) < 2 or any(p is None or p.dims != t.dims for p, t in found):
         return None
-    pieces = [(p[3], p[0].scaled(t.scale), p[2]) for p, t in found if p is not None]
+    pieces = [(p.start, p.piece.scaled(t.scale), p.dim) for p, t in found if p is not None]
     pieces.sort(key=lambda piece: piece[0])
     dim, at = pieces[0][2], 0
     for start, piece, along in pieces:
