@@ -17,6 +17,7 @@ from gg_datalog.extract.notes import Cleared
 from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.side import _as_term
+from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.view import Base, View, broadcast
 
 
@@ -35,7 +36,7 @@ def boolean(ctx: Context) -> Value:
     a, b = ctx.tensor("self"), ctx.tensor("other")
     op = "and" if "and" in ctx.node.target else "or"
     if any(ctx.dtype(name) != "bool" for name in ("self", "other")):
-        name = ctx.node.target.rpartition(".")[0]
+        name = packet_of(ctx.node.target)
         return ctx.elementwise(f"{name.split('.')[-1]}(%, %){kinds(ctx)}", [a, b])[0]
     out = ctx.elementwise(f"logical_{op}", [a, b])[0]
     integer_pair(ctx, out, op, a, b)
@@ -46,7 +47,7 @@ def boolean(ctx: Context) -> Value:
 def invert(ctx: Context) -> Value:
     x = ctx.tensor("self")
     if ctx.dtype("self") != "bool":
-        name = ctx.node.target.rpartition(".")[0]
+        name = packet_of(ctx.node.target)
         return ctx.elementwise(f"{name.split('.')[-1]}(%){kinds(ctx)}", [x])[0]
     return inverted(ctx, x)
 

@@ -21,6 +21,7 @@ from gg_datalog.extract.dtypes import (
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_movement import joined, need, stretched
 from gg_datalog.extract.scale import ONE, Scale, scale
+from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.view import View, broadcast
 
 
@@ -216,7 +217,7 @@ def _cut(ctx: Context) -> str:
 def plain(ctx: Context) -> Value:
     """An elementwise operator of the table, with all its attributes in the signature."""
     views = [v for v in map(ctx.value, ctx.read().values()) if isinstance(v, View)]
-    name = ctx.node.target.rpartition(".")[0]
+    name = packet_of(ctx.node.target)
     short = name.split(".")[-1]
     flags = ctx.table.elementwise.get(name, ())
     signature = f"{short}({attributes(ctx)})"
