@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.extract.dtypes import cast, is_float, span, valued
 from gg_datalog.extract.graph import Graph, Literal, Node, Ref, extents, is_symbolic
 from gg_datalog.extract.labels import Naming
-from gg_datalog.extract.scale import ONE, Scale, finite, scale
+from gg_datalog.extract.scale import Scale, finite, scale
 from gg_datalog.extract.side import Side, floated
 from gg_datalog.extract.signature import REQUIRED
 from gg_datalog.extract.table import Table
@@ -351,11 +351,6 @@ def _shape_of(value: Value) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_shape_of, value)) + "]"
     return "%"
-
-
-def one() -> Scale:
-    """The coefficient 1."""
-    return ONE
 
 
 def result_shapes(ctx: Context, node: Node) -> list[tuple[int, ...] | None]:

@@ -47,7 +47,7 @@ from gg_datalog.extract.names import (
 )
 from gg_datalog.extract.scale import ONE, finite, scale
 from gg_datalog.extract.side import At
-from gg_datalog.extract.signature import Unbound, bound
+from gg_datalog.extract.signature import Unbound, bound, packet_of
 from gg_datalog.extract.view import View
 from gg_datalog.foundation.errors import InputError
 
@@ -150,7 +150,7 @@ def _typed(ctx: Context, node: Node, value: Value) -> None:
     if not value.base.dtype and value.scale == ONE:
         value.base.dtype = node.dtype
     if node.dtype == "bool" and value.scale == ONE:
-        ctx.side.truths.add(value.base)
+        ctx.side.notes.truths.add(value.base)
 
 
 def _prepared(ctx: Context, node: Node) -> Node:
@@ -161,7 +161,7 @@ def _prepared(ctx: Context, node: Node) -> Node:
         node = replace(node, shape=shape)
     if node.signature is not None or node.op != "call_function" or node.target in HIGHER_ORDER:
         return node
-    name = node.target.rpartition(".")[0] if node.target.count(".") > 1 else node.target
+    name = packet_of(node.target)
     other = ctx.table.aliases.get(name)
     try:
         found = None if other is None else bound(other, node.args, node.kwargs)

@@ -12,6 +12,7 @@ from gg_datalog.extract.lower_math import added, factor
 from gg_datalog.extract.lower_movement import bounds, joined, sliced, surrounded
 from gg_datalog.extract.lower_optimizer import squared
 from gg_datalog.extract.lower_reduce import reduced
+from gg_datalog.extract.notes import Padded
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View
 
@@ -59,7 +60,7 @@ def padded(ctx: Context, piece: View, dim: int, start: int, extent: int) -> View
     after = extent - start - piece.shape[dim]
     made = surrounded(ctx, piece, dim, start, after, scale(0))
     if (start or after) and piece.shape[dim] and made.scale == ONE:
-        ctx.side.padded[made.base] = (piece, made.dims, dim, start)
+        ctx.side.notes.padded[made.base] = Padded(piece, made.dims, dim, start)
     return made
 
 

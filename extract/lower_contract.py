@@ -117,21 +117,8 @@ def _without_padding(
 def piece_of(ctx: Context, x: View) -> tuple[View, int, int] | None:
     """Of a view that is 0 but for a piece: the piece in the same order of dimensions, the dimension
     that it is cut from, and where it starts."""
-    found = ctx.side.padded.get(x.base)
-    if found is None:
-        return None
-    piece, dims, dim, start = found
-    free = list(range(len(dims)))
-    order = []
-    for digits in x.dims:
-        place = next((k for k in free if dims[k] == digits), None)
-        if place is None:
-            return None
-        free.remove(place)
-        order.append(place)
-    if free:
-        return None
-    return piece.permuted(order).scaled(x.scale), order.index(dim), start
+    found = ctx.side.notes.padded.get(x.base)
+    return None if found is None else found.seen_as(x)
 
 
 @lowers("aten.mm", "aten.bmm", "aten.matmul", "aten.dot", "aten.mv")

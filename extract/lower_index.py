@@ -66,7 +66,7 @@ def numbers_rows(ctx: Context, table: View, rows: View) -> bool:
     extent = table.shape[0]
     every = ((Digit(0, extent, 1),),) if extent > 1 else ((),)
     plain = rows.scale == ONE and rows.dims == every
-    return plain and ctx.side.aranges.get(rows.base) == extent
+    return plain and ctx.side.notes.aranges.get(rows.base) == extent
 
 
 def each_row(ctx: Context, table: View, ids: View) -> View:
@@ -162,13 +162,10 @@ def placed(
     wherever some mask is true, the same with masked ids is another form of it."""
     hot = one_hot(ctx, ids, li, extent)
     made = contract(ctx, g, lg, hot, [*li, TAKEN], out)
-    found = ctx.side.cleared.get(g.base)
-    if found is None or found[0].base.kind == "uninitialised":
+    note = ctx.side.notes.cleared.get(g.base)
+    if note is None or note.of.base.kind == "uninitialised" or (seen := note.seen_as(g)) is None:
         return made
-    x = compose(g, found[0].dims, found[0].base, found[0].scale)
-    mask = compose(View(g.base, g.dims), found[1].dims, found[1].base, found[1].scale)
-    if x is None or mask is None:
-        return made
+    x, mask = seen
     rest = [dim for n, dim in zip(lg, mask.dims, strict=True) if n not in li]
     if any(d.dim >= 0 for dim in rest for d in dim):
         return made
@@ -219,7 +216,7 @@ def nonzero(ctx: Context) -> Value:
     extents = {"u": SYMBOL, "k": len(mask.dims)}
     out = ctx.apply("nonzero", [(mask, letters)], [["u", "k"]], naming, created=extents)[0]
     if len(mask.dims) == 1:
-        ctx.side.chosen[out.base] = mask
+        ctx.side.notes.chosen[out.base] = mask
     return out
 
 
@@ -240,7 +237,7 @@ def empty_at(ctx: Context, x: View, mask: View) -> bool:
     terms = leaves(x)
     if any([d for dim in t.dims for d in dim] != _digits(t.base) for t in terms):
         return False
-    other = [ctx.side.placed.get(t.base) for t in terms]
+    other = [ctx.side.notes.placed.get(t.base) for t in terms]
     return all(o is not None and exclusive(o, mask) for o in other)
 
 
@@ -273,8 +270,8 @@ def rows_added(ctx: Context, x: View, dim: int, ids: View, value: View) -> View:
     lg = [*rest[:dim], *li, *rest[dim + 1 :]]
     out = [*rest[:dim], TAKEN, *rest[dim + 1 :]]
     made = placed(ctx, wide, lg, ids, li, x.shape[dim], out)
-    if dim == 0 and ids.base in ctx.side.chosen:
-        ctx.side.placed[made.base] = ctx.side.chosen[ids.base]
+    if dim == 0 and ids.base in ctx.side.notes.chosen:
+        ctx.side.notes.placed[made.base] = ctx.side.notes.chosen[ids.base]
     return made
 
 
@@ -341,10 +338,10 @@ def index_put(ctx: Context) -> Value:
     if len(used) == 1 and more:
         dim, ids = used[0]
         return added(ctx, [(x, ONE), (rows_added(ctx, x, dim, ids, value), ONE)])
-    if len(used) == 1 and used[0][0] == 0 and used[0][1].base in ctx.side.chosen:
+    if len(used) == 1 and used[0][0] == 0 and used[0][1].base in ctx.side.notes.chosen:
         ids = used[0][1]
-        if ctx.side.chosen[ids.base].shape == x.shape[:1]:
-            return put_chosen(ctx, x, ids, value, ctx.side.chosen[ids.base])
+        if ctx.side.notes.chosen[ids.base].shape == x.shape[:1]:
+            return put_chosen(ctx, x, ids, value, ctx.side.notes.chosen[ids.base])
     if [i for i, _ in used] == [0, 1] and len(x.dims) == 2 and numbers_rows(ctx, x, used[0][1]):
         return put_each_row(ctx, x, used[1][1], value, bool(more))
     raise Unsupported("values put at an index")
@@ -393,7 +390,7 @@ def times_hot(ctx: Context, terms: list[View], ids: View, extent: int) -> View:
     if not rest:
         total = need(ctx.side.sum(ones))
         return one_hot(ctx, ids, ["t"], extent).scaled(total.scale)
-    single = len(ones) == len(rest) == 1 and rest[0].base in ctx.side.truths
+    single = len(ones) == len(rest) == 1 and rest[0].base in ctx.side.notes.truths
     if single and ones[0].scale * scale(-1) == rest[0].scale:
         mask = replace(rest[0], scale=ONE)
         return one_hot(ctx, ids, ["t"], extent, mask).scaled(ones[0].scale)

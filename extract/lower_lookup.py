@@ -17,7 +17,7 @@ TAKEN = "v"
 def masked_lookup(ctx: Context, gives: Base, of: View, mask: View) -> None:
     """Notes ``gives`` = 0 where ``mask``, else ``of``, if ``of`` is a lookup and the mask has the
     very positions of its ids."""
-    found = ctx.side.taken.get(of.base)
+    found = ctx.side.notes.taken.get(of.base)
     if found is None or found.mask is not None or of.scale != ONE or mask.scale != ONE:
         return
     if of.dims == mask.dims and of.base.shape == mask.base.shape:
@@ -70,7 +70,7 @@ def _note_lookup(
     mask: Base | None = None,
 ) -> None:
     segments = made.segments[TAKEN]
-    if len(segments) != 1 or gives in ctx.side.taken:
+    if len(segments) != 1 or gives in ctx.side.notes.taken:
         return
     label = segments[0][0]
     labels = tuple(
@@ -79,7 +79,7 @@ def _note_lookup(
     name = f"{gives.name}?lookup"
     found = Lookup(name, operands, labels, made.maps, label, made.result(out)[0], gives, mask)
     ctx.side.lookups.append(found)
-    ctx.side.taken[gives] = found
+    ctx.side.notes.taken[gives] = found
 
 
 IDS_IN_RANGE = ("ids in range", "ids lie inside the table that they look up ([0, rows))")

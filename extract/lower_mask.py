@@ -13,9 +13,11 @@ from gg_datalog.extract.dtypes import (
 from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_math import integer_pair, kinds
 from gg_datalog.extract.lower_movement import stretched
+from gg_datalog.extract.notes import Cleared
 from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.side import _as_term
+from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.view import Base, View, broadcast
 
 
@@ -34,7 +36,7 @@ def boolean(ctx: Context) -> Value:
     a, b = ctx.tensor("self"), ctx.tensor("other")
     op = "and" if "and" in ctx.node.target else "or"
     if any(ctx.dtype(name) != "bool" for name in ("self", "other")):
-        name = ctx.node.target.rpartition(".")[0]
+        name = packet_of(ctx.node.target)
         return ctx.elementwise(f"{name.split('.')[-1]}(%, %){kinds(ctx)}", [a, b])[0]
     out = ctx.elementwise(f"logical_{op}", [a, b])[0]
     integer_pair(ctx, out, op, a, b)
@@ -45,7 +47,7 @@ def boolean(ctx: Context) -> Value:
 def invert(ctx: Context) -> Value:
     x = ctx.tensor("self")
     if ctx.dtype("self") != "bool":
-        name = ctx.node.target.rpartition(".")[0]
+        name = packet_of(ctx.node.target)
         return ctx.elementwise(f"{name.split('.')[-1]}(%){kinds(ctx)}", [x])[0]
     return inverted(ctx, x)
 
@@ -53,7 +55,7 @@ def invert(ctx: Context) -> Value:
 def inverted(ctx: Context, x: View) -> View:
     """Where a mask is not true."""
     out = ctx.elementwise("logical_not", [x])[0]
-    ctx.side.truths.add(out.base)
+    ctx.side.notes.truths.add(out.base)
     if x.scale == ONE:
         ctx.side.integers.nots.append((out.base, x.base))
     return out
@@ -70,7 +72,7 @@ def where(ctx: Context) -> Value:
     )
     if ctx.side.is_zero(a):
         return masked(ctx, b, mask, scale(0))
-    if ctx.side.is_zero(b) and mask.base in ctx.side.truths:
+    if ctx.side.is_zero(b) and mask.base in ctx.side.notes.truths:
         return masked(ctx, a, inverted(ctx, mask), scale(0))
     views = [stretched(v, broadcast([mask, a, b])) for v in (mask, a, b)]
     return ctx.elementwise("select", views)[0]
@@ -110,7 +112,7 @@ def note_cleared(ctx: Context, gives: Base) -> None:
     """Remembers what a tensor was before it was set to 0 under a mask."""
     found = _terms(gives)
     if found is not None:
-        ctx.side.cleared[gives] = found
+        ctx.side.notes.cleared[gives] = Cleared(*found)
 
 
 # ---- infinity: a constant that is no number, so that nothing is ever computed with it here

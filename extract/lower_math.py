@@ -21,6 +21,7 @@ from gg_datalog.extract.dtypes import (
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_movement import joined, need, stretched
 from gg_datalog.extract.scale import ONE, Scale, scale
+from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.view import View, broadcast
 
 
@@ -51,10 +52,10 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
 
 def unpadded(ctx: Context, terms: Sequence[View]) -> View | None:
     """Pieces with 0 around them that make up a dimension: one after the other."""
-    found = [(ctx.side.padded.get(t.base), t) for t in terms]
-    if len(found) < 2 or any(p is None or p[1] != t.dims for p, t in found):
+    found = [(ctx.side.notes.padded.get(t.base), t) for t in terms]
+    if len(found) < 2 or any(p is None or p.dims != t.dims for p, t in found):
         return None
-    pieces = [(p[3], p[0].scaled(t.scale), p[2]) for p, t in found if p is not None]
+    pieces = [(p.start, p.piece.scaled(t.scale), p.dim) for p, t in found if p is not None]
     pieces.sort(key=lambda piece: piece[0])
     dim, at = pieces[0][2], 0
     for start, piece, along in pieces:
@@ -216,7 +217,7 @@ def _cut(ctx: Context) -> str:
 def plain(ctx: Context) -> Value:
     """An elementwise operator of the table, with all its attributes in the signature."""
     views = [v for v in map(ctx.value, ctx.read().values()) if isinstance(v, View)]
-    name = ctx.node.target.rpartition(".")[0]
+    name = packet_of(ctx.node.target)
     short = name.split(".")[-1]
     flags = ctx.table.elementwise.get(name, ())
     signature = f"{short}({attributes(ctx)})"

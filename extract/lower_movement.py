@@ -396,5 +396,5 @@ def arange(ctx: Context) -> Value:
     if whole:
         learn(out, (min(start, last), max(start, last)))
     if (start, step) == (0, 1):
-        ctx.side.aranges[out.base] = shape[0]
+        ctx.side.notes.aranges[out.base] = shape[0]
     return out

@@ -14,6 +14,7 @@ from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_mask import _terms, inverted
 from gg_datalog.extract.lower_math import integer_pair, kinds, times
+from gg_datalog.extract.notes import Cleared
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import Base, View, broadcast
 
@@ -38,7 +39,7 @@ def multiplied(ctx: Context, a: View, b: View) -> View:
         if not out.base.ring:
             learn(out, found)
         integer_pair(ctx, out, "mul", a, b)
-    elif (a.base in ctx.side.truths) != (b.base in ctx.side.truths):
+    elif (a.base in ctx.side.notes.truths) != (b.base in ctx.side.notes.truths):
         _masked_product(ctx, out.base)
     return out
 
@@ -48,15 +49,15 @@ def _masked_product(ctx: Context, gives: Base) -> None:
     found = _terms(gives)
     if found is None or any(term.scale != ONE for term in found):
         return
-    x, mask = found[::-1] if found[0].base in ctx.side.truths else found
+    x, mask = found[::-1] if found[0].base in ctx.side.notes.truths else found
     if may_be_infinite(x.base):
         return
     if any(d.dim < 0 for dim in x.dims for d in dim):
         return
     hidden = inverted(ctx, mask)
-    ctx.side.cleared.setdefault(gives, (x, hidden))
+    ctx.side.notes.cleared.setdefault(gives, Cleared(x, hidden))
     masked_lookup(ctx, gives, x, hidden)
-    if gives in ctx.side.taken:
+    if gives in ctx.side.notes.taken:
         gives.needs.append(hidden.base)
 
 

@@ -75,7 +75,7 @@ def ordered(ctx: Context) -> Value:
     found = ctx.apply(signature, [(x, letters)], [out] * results, naming, created={"k": extent})
     learn(found[-1], (0, x.shape[dim] - 1))
     if len(x.dims) == 1 and extent == x.shape[0] and found[-1].scale == ONE:
-        ctx.side.permutations.add(found[-1].base)
+        ctx.side.notes.permutations.add(found[-1].base)
     return found[0] if results == 1 else tuple(found)
 
 
@@ -92,7 +92,7 @@ def inverse(ctx: Context, ids: View, value: View) -> View:
 def is_permutation(ctx: Context, ids: View, extent: int) -> bool:
     """Does ``ids`` hold every position below ``extent`` once, in the order sorting left them?"""
     plain = ids.scale == ONE and ids.dims == identity(ids.base).dims
-    return plain and ids.base in ctx.side.permutations and ids.shape == (extent,)
+    return plain and ids.base in ctx.side.notes.permutations and ids.shape == (extent,)
 
 
 def scattered_chosen(ctx: Context, ids: View, source: View, dim: int, extent: int) -> View:

@@ -15,13 +15,13 @@ SWAP = 2  # Linux calls it RENAME_EXCHANGE, macOS RENAME_SWAP
 UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV)
 
 
-def swapped(one: Path, other: Path) -> bool:
+def swapped(first: Path, other: Path) -> bool:
     """Swaps two folders of one file system; False where the system cannot do that."""
     call = _call()
     if call is None:
         return False
     ctypes.set_errno(0)
-    if call(os.fsencode(one), os.fsencode(other)) == 0:
+    if call(os.fsencode(first), os.fsencode(other)) == 0:
         return True
     code = ctypes.get_errno()
     if code in UNKNOWN:

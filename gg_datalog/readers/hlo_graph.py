@@ -184,10 +184,10 @@ class Writer:
         self.like(made, x)
         return made
 
-    def like(self, made: Value, x: Value) -> None:
+    def like(self, result: Value, x: Value) -> None:
         """Elements of one are elements of the other."""
         if x.node in self.ranges:
-            self.ranges[made.node] = self.ranges[x.node]
+            self.ranges[result.node] = self.ranges[x.node]
 
     def permuted(self, x: Value, order: Sequence[int], suffix: str = "") -> Value:
         """The dimensions in another order."""

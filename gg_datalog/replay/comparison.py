@@ -264,11 +264,11 @@ def _along(whole: Tensor, pieces: Sequence[Tensor], dim: int) -> Iterator[Arrang
         yield made
 
 
-def closest(found: Sequence[Numbers]) -> Numbers:
+def closest(numbers: Sequence[Numbers]) -> Numbers:
     """What fits best."""
     order = {True: 0, None: 1, False: 2}
     return min(
-        found, key=lambda n: (order[n.fits], float("inf") if n.max_rel is None else n.max_rel)
+        numbers, key=lambda n: (order[n.fits], float("inf") if n.max_rel is None else n.max_rel)
     )
 
 

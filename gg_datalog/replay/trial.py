@@ -148,7 +148,7 @@ class Draw:
         self.order = {node["name"]: i for i, node in enumerate(self.case.seq["nodes"])}
         self.wrong: list[tuple[str, str]] = []  # sequential node, distributed tensor
 
-    def check_relations(self, found: Replayed) -> None:
+    def check_relations(self, replayed: Replayed) -> None:
         """Every derived relation against the numbers, and every node against what it was lowered
         to."""
         checker = Checker(self.sides["seq"], self.sides["dist"])
@@ -157,9 +157,9 @@ class Draw:
             try:
                 problem = checker.problem(row)
             except (NotEvaluated, *FAILURES) as reason:
-                found.unknown(what, str(reason))
+                replayed.unknown(what, str(reason))
                 continue
-            found.relation(what, problem)
+            replayed.relation(what, problem)
             if problem:
                 self.wrong.append((checker.bases["seq"][row["seq"]].node, row["dist"]))
         for side in self.sides.values():
@@ -169,24 +169,24 @@ class Draw:
                 except (NotEvaluated, *FAILURES):
                     continue
                 if apart.fits is False:
-                    found.lowered(f"{side.side.name} {name}")
+                    replayed.lowered(f"{side.side.name} {name}")
 
-    def check_outputs(self, found: Replayed, only: Collection[int] | None = None) -> None:
+    def check_outputs(self, replayed: Replayed, only: Collection[int] | None = None) -> None:
         """Every output, or only some, against what the ranks return for it."""
-        found.draws += 1
+        replayed.draws += 1
         for place, output in enumerate(self.case.outputs):
             if only is not None and place not in only:
                 continue
             mapped = self.judged.statuses[place] == "mapped"
             numbers = self._output(place, output, mapped)
-            found.agreed[place] += numbers.fits is True
-            before = found.numbers.get(place)
-            found.numbers[place] = numbers if before is None else before.again(numbers)
-            if numbers.fits is False and place not in found.divergence:
-                found.divergence[place] = self._first_wrong(mapped) or self._divergence(
+            replayed.agreed[place] += numbers.fits is True
+            before = replayed.numbers.get(place)
+            replayed.numbers[place] = numbers if before is None else before.again(numbers)
+            if numbers.fits is False and place not in replayed.divergence:
+                replayed.divergence[place] = self._first_wrong(mapped) or self._divergence(
                     output, set() if mapped else self.judged.available
                 )
-                found.shown[place] = self._elements(output)
+                replayed.shown[place] = self._elements(output)
 
     def _output(self, place: int, output: dict[str, Any], mapped: bool) -> Numbers:
         rows = [

@@ -210,11 +210,11 @@ def _guessed(
     yield {**head} if one.local == ours.shape else {**head, "seq_box": box}
 
 
-def told(one: InputRecord) -> torch.Tensor | None:
+def told(record: InputRecord) -> torch.Tensor | None:
     """The values of an input, where they say what it is: one number everywhere says nothing of
     what a checkpoint will put there."""
-    value = unpacked(one.value) if one.value is not None else None
-    return None if value is not None and one.saved and uninformative(value) else value
+    value = unpacked(record.value) if record.value is not None else None
+    return None if value is not None and record.saved and uninformative(value) else value
 
 
 def _guess(

@@ -318,13 +318,13 @@ def module_paths(module: nn.Module) -> Iterator[None]:
     names = {id(m): name for name, m in module.named_modules() if name}
     stack: list[Any] = []
 
-    def enter(one: nn.Module, args: Any) -> None:
+    def enter(module: nn.Module, args: Any) -> None:
         meta = fx_traceback.current_meta
         stack.append(meta.get("custom"))
-        if id(one) in names:
-            meta["custom"] = {"module": names[id(one)]}
+        if id(module) in names:
+            meta["custom"] = {"module": names[id(module)]}
 
-    def leave(one: nn.Module, args: Any, result: Any) -> None:
+    def leave(module: nn.Module, args: Any, result: Any) -> None:
         before = stack.pop() if stack else None
         if before is None:
             fx_traceback.current_meta.pop("custom", None)
