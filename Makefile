@@ -49,4 +49,5 @@ schemas:
 
 docs:
 	$(PYTHON) -m gg_datalog.reference.relations > docs/relations.md
+	$(PYTHON) -m gg_datalog.reference.views > docs/views.md
 	$(PYTHON) -m gg_datalog.reference.pages > docs/findings.md

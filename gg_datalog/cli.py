@@ -288,6 +288,7 @@ def report(result: Path, targets: Sequence[Target]) -> None:
 @click.argument("tensor", required=False)
 @click.option("--sql", help="Any statement, instead of NAME.")
 @click.option("--list", "listing", is_flag=True, help="Show the queries there are.")
+@click.option("--tables", is_flag=True, help="Show the views that --sql asks first.")
 @click.option(
     "--format",
     "form",
@@ -301,14 +302,14 @@ def query(
     tensor: str | None,
     sql: str | None,
     listing: bool,
+    tables: bool,
     form: str,
 ) -> None:
     """Ask a result: NAME is one of the queries that --list shows. `where` asks about one TENSOR."""
     from gg_datalog.commands.query import ask, asked, render, shown
-    from gg_datalog.queries import listed
 
-    if listing:
-        click.echo(listed())
+    if listing or tables:
+        click.echo(_listed(tables))
         return
     if result is None or (name is None) == (sql is None):
         raise click.UsageError("give RESULT and either NAME or --sql (--list shows the names)")
@@ -316,6 +317,17 @@ def query(
     if form != "json" and (form == "table" or sys.stdout.isatty()):
         answer = shown(answer)
     click.echo(render(answer, form), nl=False)
+
+
+def _listed(tables: bool) -> str:
+    """The queries, or the views that people ask first."""
+    if tables:
+        from gg_datalog.reference.views import tables as views
+
+        return views()
+    from gg_datalog.queries import listed
+
+    return listed()
 
 
 @cli.command(epilog=EXIT_CODES)

@@ -15,6 +15,7 @@ from gg_datalog.foundation.progress import Progress
 from gg_datalog.proofs.checker import ONE, Checker, Refused, Statement
 from gg_datalog.proofs.derivations import Derivation, Derivations, elements
 from gg_datalog.result.folder import AGAIN, open_result
+from gg_datalog.result.records import Records
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,8 +29,7 @@ def derivations(database: duckdb.DuckDBPyConnection) -> Derivations:
     from gg_datalog.extract.schema import RULE_RELATIONS
 
     rows = {r.name: database.table(f'"{r.name}"').fetchall() for r in RULE_RELATIONS}
-    holds = database.sql("SELECT dist, seq, times, parts, block FROM holds ORDER BY ALL")
-    return Derivations(Checker(rows), holds.fetchall())
+    return Derivations(Checker(rows), Records(database).relations())
 
 
 def certificate(result: Path, progress: Progress) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from gg_datalog.proofs.places import misplaced
 
 Coefficient = tuple[Fraction, str, str]  # a number, times the scalar `over`, divided by `under`
-Part = tuple[Any, str, int, int, int]
 Run = tuple[int, int, int, int, int]
 Digits = list[tuple[int, int, int, int]]  # (extent, label, step of it, weight), innermost first
 Operand = tuple[str, str, "Shape"]  # a tensor, the scale that it is read with, and how it is seen
@@ -41,6 +40,16 @@ def need(condition: object, reason: str) -> None:
     """Refuses where the condition does not hold."""
     if not condition:
         raise Refused(reason)
+
+
+class Part(NamedTuple):
+    """Of an axis only [lo, lo + n) of `extent` positions has been reduced."""
+
+    axis: Any
+    kind: str
+    lo: int
+    n: int
+    extent: int
 
 
 class Block(NamedTuple):

@@ -47,11 +47,6 @@ class Node:
         return {**about, "premises": below, "more": self.more}
 
 
-def _place(made: Made) -> dict[str, str]:
-    where = {"source": made.source, "module": made.module}
-    return {"side": made.side, "node": made.name, "target": made.target, **where}
-
-
 @dataclass(frozen=True)
 class Explanation:
     """Why a tensor is mapped, or why it is not."""

@@ -9,9 +9,6 @@ from gg_datalog.repairs.candidate import Candidate, Group, Site
 from gg_datalog.repairs.groups import Box, formed
 from gg_datalog.repairs.holders import Scene
 from gg_datalog.result.report import Finding
-from gg_datalog.result.terms import chain, parse_record
-
-WHOLE = "[1, 1, , ]"
 
 
 def gatherings(scene: Scene, found: Finding) -> Iterator[Candidate]:
@@ -127,11 +124,11 @@ def _piece(scene: Scene, dist: str, seq: str) -> tuple[int, Any, Box] | None:
     sql = """
         SELECT h.block, b.shape FROM holds h
         JOIN base_tensor b ON b.side = 'seq' AND b.tensor = h.seq
-        WHERE h.dist = ? AND h.seq = ? AND h.parts = 'nil' AND h.times = ?"""
-    rows = scene.ask(sql, dist, seq, WHOLE)
+        WHERE h.dist = ? AND h.seq = ? AND NOT is_open(h.parts) AND is_one(h.times)"""
+    rows = scene.ask(sql, dist, seq)
     if len(rows) != 1:
         return None
-    dims = [chain(runs) for runs in chain(parse_record(rows[0][0]))]
+    dims = scene.records.block(rows[0][0])
     extents = [int(e) for e in rows[0][1].split("x") if e != "1" and e]
     if len(dims) != len(extents) or any(len(runs) != 1 for runs in dims):
         return None

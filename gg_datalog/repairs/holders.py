@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.repairs.candidate import Group, Site
 from gg_datalog.repairs.edits import Json
 from gg_datalog.repairs.programs import Programs, operands
+from gg_datalog.result.names import ranked
+from gg_datalog.result.records import Records
 from gg_datalog.result.report import Finding
-from gg_datalog.result.terms import parse_record
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,6 +32,15 @@ class Scene:
     def ask(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         return list(self.database.execute(sql, list(parameters)).fetchall())
+
+    @cached_property
+    def records(self) -> Records:
+        """What the rules' records say, by their keys."""
+        return Records(self.database)
+
+    def rational(self, times: str) -> Fraction | None:
+        """A coefficient of the rules, where it is a rational number."""
+        return self.records.coefficient(times).rational
 
     def rows(self, rank: int) -> dict[str, Json]:
         """The nodes of a rank by name."""
@@ -124,9 +134,7 @@ class Scene:
         """The base tensors of distributed nodes as findings name them."""
         found = []
         for name in names:
-            rank, _, node = name.partition(".")
-            if rank[1:].isdecimal():
-                found.append(self.base(int(rank[1:]), node))
+            found.append(self.base(*ranked(name)))
         return [tensor for tensor in dict.fromkeys(found) if tensor]
 
     def spoilt(self, found: Finding) -> set[str]:
@@ -159,12 +167,6 @@ class Scene:
         """The groups that the ranks' program knows."""
         document = self.programs.groups() or {}
         return [tuple(entry["ranks"]) for entry in document.get("dist", [])]
-
-
-def rational(coefficient: str) -> Fraction | None:
-    """A coefficient of the rules, where it is a rational number: ``[1, 2, , ]`` is 1/2."""
-    num, den, over, under = parse_record(coefficient)
-    return None if over or under or not den else Fraction(num, den)
 
 
 def number(scale: str) -> Fraction | None:

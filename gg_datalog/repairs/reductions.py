@@ -10,10 +10,10 @@ from typing import Any
 from gg_datalog.repairs.candidate import Candidate, Group, Site
 from gg_datalog.repairs.edits import SLICE
 from gg_datalog.repairs.groups import Box, formed
-from gg_datalog.repairs.holders import Scene, number, rational
+from gg_datalog.repairs.holders import Scene, number
 from gg_datalog.repairs.programs import operands
 from gg_datalog.result.report import Finding
-from gg_datalog.result.terms import parse_record
+from gg_datalog.result.terms import Parts
 
 
 def reductions(scene: Scene, found: Finding) -> Iterator[Candidate]:
@@ -71,13 +71,13 @@ class Part:
 
 
 def _held(scene: Scene, seq: str) -> list[Part]:
-    sql = "SELECT dist, parts, times, block FROM holds WHERE seq = ? AND parts <> 'nil'"
+    sql = "SELECT dist, parts, times, block FROM holds WHERE seq = ? AND is_open(parts)"
     return [Part(*row) for row in sorted(scene.ask(sql, seq))]
 
 
 def _counted(scene: Scene, origin: str, site: Site, part: Part) -> Part:
     """The part with how often the node at a place counts it, were it the sequential node."""
-    held, own = rational(part.times), scene.factor(site)
+    held, own = scene.rational(part.times), scene.factor(site)
     sql = """
         SELECT g.times FROM tensor_node t
         JOIN graph_node g ON g.side = 'seq' AND g.name = t.node AND g.tensor = t.tensor
@@ -102,7 +102,7 @@ def _completed(
     block of it every rank has one part, and the ranks of a group have all of them."""
     by_form: dict[Any, dict[Site, Box]] = {}
     for site, part in parts:
-        form, box = _form(part.parts)
+        form, box = _form(scene.records.parts(part.parts))
         by_form.setdefault((form, part.block), {})[site] = box
     sites: dict[Site, None] = {}
     groups: dict[Group, None] = {}
@@ -123,14 +123,10 @@ def _completed(
     yield list(sites), list(groups), kind
 
 
-def _form(text: str) -> tuple[tuple[tuple[Any, str, int], ...], Box]:
+def _form(parts: Parts) -> tuple[tuple[tuple[Any, str, int], ...], Box]:
     """The open axes of a part, each with kind and extent, and which range of each it has."""
-    form, box, record = [], [], parse_record(text)
-    while record is not None:
-        axis, kind, lo, n, extent, record = record
-        form.append((axis, kind, extent))
-        box.append((lo, n))
-    return tuple(form), tuple(box)
+    form = tuple((part.along, part.kind, part.extent) for part in parts)
+    return form, tuple((part.lo, part.n) for part in parts)
 
 
 # ---- other places --------------------------------------------------------------------------------
@@ -221,10 +217,10 @@ def _returned(scene: Scene, found: Finding) -> Iterator[Candidate]:
         SELECT n.rank, n.dist, h.parts, h.times, h.block
         FROM output_name o JOIN returned_name n USING (wants)
         JOIN returned_holds h ON h.wants = n.wants AND h.rank = n.rank
-        WHERE o.seq = ? AND h.parts <> 'nil' ORDER BY ALL"""
+        WHERE o.seq = ? AND is_open(h.parts) ORDER BY ALL"""
     rows = scene.ask(sql, found.seq or "")
     parts = [
-        (Site(rank, node), Part(node, text, times, block, rational(times)))
+        (Site(rank, node), Part(node, text, times, block, scene.rational(times)))
         for rank, node, text, times, block in rows
     ]
     for sites, groups, kind in _completed(scene, parts):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from gg_datalog.foundation.errors import InputError
-from gg_datalog.result.terms import runs_of
+from gg_datalog.result.terms import Block
 
 Box = tuple[tuple[int, int], ...]
 
@@ -70,12 +70,13 @@ class Map:
     dist_at: dict[int, int]
 
 
-def between_bases(block: str) -> Map:
+def between_bases(block: Block) -> Map:
     """The map that a block of the rules stands for."""
     counters: list[Counter] = []
     seq_at: dict[int, int] = {}
     dist_at: dict[int, int] = {}
-    for place, _, (stride, lo, n, dim, dist_stride, dist_lo) in runs_of(block):
+    every = ((place, run) for place, runs in enumerate(block) for run in runs)
+    for place, (stride, lo, n, dim, dist_stride, dist_lo) in every:
         seq_at[place] = seq_at.get(place, 0) + stride * lo
         if dim >= 0:
             dist_at[dim] = dist_at.get(dim, 0) + dist_stride * dist_lo

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.result.comments import relation_comments
-from gg_datalog.result.records import COMMENTS, record_tables
+from gg_datalog.result.records import (
+    COMMENTS,
+    ONE_KEY,
+    PASSED,
+    WHOLE,
+    passed_type,
+    record_tables,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -19,7 +26,17 @@ if TYPE_CHECKING:
 
 DATABASE = "result.duckdb"
 BLOCK = 32 * 2**10  # bytes: a hundred relations of a few rows each take 2 MB, not 12
-VIEWS = ("shards", "chains", "reasons", "verdict")
+VIEWS = ("chains", "reasons", "verdict", "shards")
+PEOPLE = (
+    *("shard", "relation", "operator", "edge", "collective", "tensor_node", "tensor_mapped"),
+    *("verdict", "output_status", "returned_state", "chain_break", "blocked"),
+)
+"""The views that people ask first; relations and records apart, the others serve the program."""
+PATH = "SET search_path = 'main,internal'"
+"""Names are those of views for people and of relations, then those that serve the program."""
+MACROS = f"""
+    CREATE MACRO is_open(parts) AS parts <> '{WHOLE}';
+    CREATE MACRO is_one(times) AS times = '{ONE_KEY}'"""
 
 
 def create(path: Path, facts: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
@@ -36,7 +53,7 @@ def create(path: Path, facts: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnecti
             "give another folder with -o (DuckDB takes no backslash in a path)",
         ) from None
     connection.execute(
-        "BEGIN; CREATE SCHEMA stored; "
+        f"BEGIN; CREATE SCHEMA stored; CREATE SCHEMA internal; {PATH}; {MACROS}; "
         "CREATE TABLE stored.output_decision (wants BIGINT, status VARCHAR, evidence VARCHAR)"
     )
     _store(connection, facts)
@@ -81,7 +98,7 @@ def _store(connection: duckdb.DuckDBPyConnection, relations: Mapping[str, pa.Tab
 def _declared(name: str, schema: pa.Schema) -> str:
     import pyarrow as pa
 
-    kinds = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE"}
+    kinds = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE", passed_type(): PASSED}
     columns = (f'"{field.name}" {kinds.get(field.type, "VARCHAR")}' for field in schema)
     return f'CREATE TABLE stored."{name}" ({", ".join(columns)});'
 

@@ -16,12 +16,13 @@ from gg_datalog.result.blocks import (
     parse_view,
     shape_of,
 )
-from gg_datalog.result.terms import parse_record
+from gg_datalog.result.records import Records
+from gg_datalog.result.terms import Block, Part, Parts
 
 if TYPE_CHECKING:
     import duckdb
 
-Held = tuple[int, str, str, str]  # rank, name, parts, block
+Held = tuple[int, str, Parts, Block]  # rank, name, and what it holds
 
 
 def output_relations(database: duckdb.DuckDBPyConnection) -> dict[int, str]:
@@ -31,8 +32,10 @@ def output_relations(database: duckdb.DuckDBPyConnection) -> dict[int, str]:
         for wants, side, rank, digits in database.sql("SELECT * FROM output_view").fetchall()
     }
     held: dict[int, list[Held]] = {}
-    for wants, *row in database.sql(_HELD).fetchall():
-        held.setdefault(wants, []).append((row[0], row[1], row[2], row[3]))
+    records = Records(database)
+    for wants, rank, name, parts, block in database.sql(_HELD).fetchall():
+        row = rank, name, records.parts(parts), records.block(block)
+        held.setdefault(wants, []).append(row)
     found = {}
     for wants, rows in held.items():
         dist = {rank: views[wants, "dist", rank] for rank, *_ in rows}
@@ -43,9 +46,9 @@ def output_relations(database: duckdb.DuckDBPyConnection) -> dict[int, str]:
 _HELD = """
     SELECT h.wants, h.rank, 'r' || h.rank || '.' || n.dist, h.parts, h.block
     FROM returned_holds h JOIN returned_name n USING (wants, rank)
-    WHERE h.wants IN (SELECT wants FROM output_mapped) AND h.times = '[1, 1, , ]'
-      AND (h.parts = 'nil' OR h.wants IN (SELECT wants FROM may_be_partial))
-    ORDER BY h.wants, h.parts <> 'nil', h.rank, h.block"""
+    WHERE h.wants IN (SELECT wants FROM output_mapped) AND is_one(h.times)
+      AND (NOT is_open(h.parts) OR h.wants IN (SELECT wants FROM may_be_partial))
+    ORDER BY h.wants, is_open(h.parts), h.rank, h.block"""
 
 
 def relation_text(rows: Sequence[Held], seq: Dims, dist: Mapping[int, Dims]) -> str:
@@ -62,14 +65,14 @@ def relation_text(rows: Sequence[Held], seq: Dims, dist: Mapping[int, Dims]) -> 
 def _pieces(rows: Sequence[Held], seq: Dims, dist: Mapping[int, Dims]) -> dict[Box, str]:
     """What is known of each box: the first rank's expression, or an open sum over ranks."""
     complete: dict[Box, str] = {}
-    parts: dict[Box, list[tuple[str, str]]] = {}
+    parts: dict[Box, list[tuple[Parts, str]]] = {}
     for rank, name, part, block in rows:
         try:
             found = between_nodes(between_bases(block), seq, dist[rank])
             box, text = expression(name, found, seq, dist[rank])
         except NoExpression:
             continue
-        if part == "nil":
+        if not part:
             known = complete.setdefault(box, text)
             complete[box] = known if known.count("(") <= text.count("(") else text
         else:
@@ -77,17 +80,17 @@ def _pieces(rows: Sequence[Held], seq: Dims, dist: Mapping[int, Dims]) -> dict[B
     return {box: _open(terms) for box, terms in parts.items()} | complete
 
 
-def _open(terms: Sequence[tuple[str, str]]) -> str:
+def _open(terms: Sequence[tuple[Parts, str]]) -> str:
     """``sum(r0.y, r1.y)`` where the parts make up the reduction, else which part it is."""
-    spans: dict[tuple[int, int], tuple[str, str, int, object]] = {}
+    spans: dict[tuple[int, int], tuple[str, str, int, list[Part]]] = {}
     for part, text in terms:
-        _, kind, lo, n, extent, inner = parse_record(part)
+        (_, kind, lo, n, extent), *inner = part
         spans.setdefault((lo, lo + n), (text, kind, extent, inner))
     order = sorted(spans)
     texts = [spans[span][0] for span in order]
     _, kind, extent, inner = spans[order[0]]
     meet = all(a[1] == b[0] for a, b in pairwise(order))
-    if meet and inner is None and (order[0][0], order[-1][1]) == (0, extent):
+    if meet and not inner and (order[0][0], order[-1][1]) == (0, extent):
         return f"{kind}({', '.join(texts)})"
     lo, hi = order[0]
     return f"part({texts[0]}, {kind} over [{lo}, {hi}) of {extent})"

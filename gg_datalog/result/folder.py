@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.foundation.folders import in_use, read_manifest
 from gg_datalog.foundation.regular import is_there, refuse_special
-from gg_datalog.result.database import DATABASE
+from gg_datalog.result.database import DATABASE, PATH
 from gg_datalog.result.report import REPORT, Report, from_json
 
 if TYPE_CHECKING:
     import duckdb
 
 AGAIN = "run `gg-datalog run` again"
+_CURRENT = "SELECT 1 FROM duckdb_schemas() WHERE schema_name = 'internal'"
 
 
 def read_result(folder: Path) -> tuple[Report, dict[str, Any]]:
@@ -36,9 +37,17 @@ def _read(folder: Path) -> tuple[Report, dict[str, Any]]:
 
 
 def open_result(folder: Path) -> duckdb.DuckDBPyConnection:
-    """The database of a result folder, to read from."""
+    """The database of a result folder, to read from.
+
+    Raises:
+        InputError: there is none, or another release wrote it.
+    """
     with in_use(folder):
-        return _opened(folder, {})
+        database = _opened(folder, {})
+    if not database.sql(_CURRENT).fetchall():
+        hint = "run `gg-datalog run` again with this release"
+        raise InputError("the database is one of another release", str(folder / DATABASE), hint)
+    return database
 
 
 def ask_result(folder: Path) -> duckdb.DuckDBPyConnection:
@@ -55,7 +64,10 @@ def _opened(folder: Path, options: dict[str, Any]) -> duckdb.DuckDBPyConnection:
     if not is_there(path):
         raise InputError("the result has no database", str(path), AGAIN)
     try:
-        return duckdb.connect(str(path), read_only=True, config=options)
+        database = duckdb.connect(str(path), read_only=True, config=options)
+        if database.sql(_CURRENT).fetchall():
+            database.execute(PATH)
+        return database
     except duckdb.Error as error:
         text = str(error).splitlines()[0]
         raise InputError(f"the database cannot be read: {text}", str(path), AGAIN) from None

@@ -7,7 +7,8 @@ from itertools import groupby, pairwise
 from math import prod
 
 from gg_datalog.result.blocks import Box
-from gg_datalog.result.terms import chain, coefficient_text, parse_record
+from gg_datalog.result.names import ranked
+from gg_datalog.result.terms import Block, read_block, read_coefficient
 
 SHORT = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64",
@@ -52,8 +53,8 @@ def names_text(names: Iterable[str], many: int = MANY) -> str:
     """Names of distributed nodes, ranks put together: ```mm` on ranks 0-3``."""
     nodes: dict[str, list[int]] = {}
     for name in names:
-        rank, _, node = name.partition(".")
-        nodes.setdefault(node, []).append(int(rank[1:]))
+        rank, node = ranked(name)
+        nodes.setdefault(node, []).append(rank)
     places: dict[str, list[str]] = {}
     for node, ranks in nodes.items():
         places.setdefault(ranks_text(ranks), []).append(f"`{node}`")
@@ -81,29 +82,30 @@ def spans_text(spans: Sequence[tuple[int, int]]) -> str:
 
 # ---- pieces ----------------------------------------------------------------------------------
 def box_of(block: str, shape: Sequence[int]) -> Box | None:
+    """As :func:`range_of`, of the text of a block."""
+    return range_of(read_block(block), shape)
+
+
+def range_of(block: Block, shape: Sequence[int]) -> Box | None:
     """The range per sequential dimension that a block of the rules reaches; None where it is no
     box: runs that are strided or recur."""
-    dims = chain(parse_record(block))
-    if len(dims) != len(shape):
+    if len(block) != len(shape):
         return None
     found = []
-    for runs, extent in zip(dims, shape, strict=True):
-        listed = chain(runs)
-        if len(listed) != 1 or listed[0][0] != 1:
-            whole = _nested(listed)
-            if whole != extent:
-                return None
+    for runs, extent in zip(block, shape, strict=True):
+        if len(runs) == 1 and runs[0].stride == 1:
+            found.append((runs[0].lo, runs[0].lo + runs[0].n))
+        elif _nested(runs) == extent:
             found.append((0, extent))
         else:
-            _, lo, n, *_ = listed[0]
-            found.append((lo, lo + n))
+            return None
     return tuple(found)
 
 
 def _nested(runs: Sequence[Sequence[int]]) -> int:
     """How many positions runs reach from 0 on that continue each other without a gap, else 0."""
     reach = 1
-    for stride, lo, n, *_ in sorted(map(tuple, runs)):
+    for stride, lo, n, *_ in sorted(runs):
         if stride != reach or lo:
             return 0
         reach = stride * n
@@ -177,5 +179,5 @@ def _pieces(boxes: Mapping[int, Box], cut: Sequence[int]) -> str:
 
 def prefix(times: str) -> str:
     """``2 x `` for a coefficient of the rules, nothing for 1."""
-    text = coefficient_text(times)
+    text = read_coefficient(times).text
     return "" if text == "1" else f"{text} x "

@@ -1,4 +1,8 @@
-"""Records as the engines write them: ``[1, 0, [2, nil]]``."""
+"""What the records of the rules say, as typed values; the only reader of their text.
+
+The engines write ``[1, 0, [2, nil]]``. Symbols in records are ids: extraction keeps brackets, commas
+and blanks out of them (``extract.side.plain_name``), whatever nodes are called.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,120 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
+
+from gg_datalog.foundation.errors import GGError
 
 _TOKEN = re.compile(r"\s*([\[\],]|[^\[\],]*)")
 
 
+class Run(NamedTuple):
+    """Positions ``stride * (lo + c)`` of a dimension of the sequential tensor, for 0 <= c < n; they
+    are positions ``dist_stride * (dist_lo + c)`` of dimension ``dim`` of the ranks' tensor (-1: it
+    has none, and n is 1)."""
+
+    stride: int
+    lo: int
+    n: int
+    dim: int
+    dist_stride: int
+    dist_lo: int
+
+
+Block = tuple[tuple[Run, ...], ...]
+"""The runs of every dimension of the sequential base tensor; positions of one dimension add up."""
+
+
+class Part(NamedTuple):
+    """Only [lo, lo + n) of ``extent`` positions of an axis have been reduced by ``kind``.
+
+    ``along`` is the axis: last an operator with the label that it reduces, before it, the outermost
+    first, the operators that passed it on, each with the place of the operand."""
+
+    along: tuple[tuple[str, int], ...]
+    kind: str
+    lo: int
+    n: int
+    extent: int
+
+
+Parts = tuple[Part, ...]
+"""Open reductions, the outermost first; none where the tensor is complete."""
+
+
+class Coefficient(NamedTuple):
+    """``num / den`` times ``over / under``, which are products of decimal numbers ("": 1)."""
+
+    num: int
+    den: int
+    over: str
+    under: str
+
+    @property
+    def value(self) -> Fraction:
+        """The number that it stands for."""
+        above, below = (
+            prod(map(Fraction, filter(None, words.split("*")))) for words in (self.over, self.under)
+        )
+        return Fraction(self.num, self.den) * above / below
+
+    @property
+    def rational(self) -> Fraction | None:
+        """The number, where it has no further scalars."""
+        return None if self.over or self.under or not self.den else Fraction(self.num, self.den)
+
+    @property
+    def text(self) -> str:
+        """As a person writes it: ``1/2 * 0.1``."""
+        ratio = str(self.num) if self.den == 1 else f"{self.num}/{self.den}"
+        scalars = f"{self.over or 1} / ({self.under})" if self.under else self.over
+        if not scalars:
+            return ratio
+        return scalars if ratio == "1" else f"{ratio} * {scalars}"
+
+
+ONE = Coefficient(1, 1, "", "")
+
+
+def read_block(text: str) -> Block:
+    """The block that a record says; :class:`GGError` where it is none."""
+    try:
+        return tuple(tuple(Run(*run) for run in chain(runs)) for runs in chain(parse_record(text)))
+    except (TypeError, ValueError):
+        raise _unknown("block", text) from None
+
+
+def read_parts(text: str) -> Parts:
+    """The open reductions that a record says; :class:`GGError` where it says something else."""
+    try:
+        return tuple(
+            Part(tuple((str(by), place) for by, place in _axis(along)), str(kind), lo, n, extent)
+            for along, kind, lo, n, extent in chain(parse_record(text))
+        )
+    except (TypeError, ValueError):
+        raise _unknown("part of a reduction", text) from None
+
+
+def read_coefficient(text: str) -> Coefficient:
+    """The coefficient that a record says; :class:`GGError` where it is none."""
+    try:
+        num, den, over, under = parse_record(text)
+    except (TypeError, ValueError):
+        raise _unknown("coefficient", text) from None
+    return Coefficient(num, den, *("" if x is None else str(x) for x in (over, under)))
+
+
+def _axis(record: Any) -> Iterator[tuple[Any, int]]:
+    while record is not None:
+        by, place, record = record
+        yield by, place
+
+
+def _unknown(what: str, text: str) -> GGError:
+    return GGError(f"{text!r} is no {what}", "the answer of the engine", "please report this")
+
+
+# ---- records as they are ---------------------------------------------------------------------
 def parse_record(text: str) -> Any:
     """Nested tuples; ``nil`` is None, digits are numbers, everything else stays text."""
     tokens = _tokens(text)
@@ -59,30 +172,18 @@ def chain(record: Any) -> list[Any]:
     return found
 
 
-def runs_of(block: str) -> Iterator[tuple[int, int, tuple[int, int, int, int, int, int]]]:
-    """The runs of a block: sequential dimension, place among the runs of that dimension, and
-    (stride, lo, n, dimension of the ranks' tensor, its stride, its lo)."""
-    for place, runs in enumerate(chain(parse_record(block))):
-        for level, run in enumerate(chain(runs)):
+def runs_of(block: str) -> Iterator[tuple[int, int, Run]]:
+    """The runs of a block: sequential dimension, place among the runs of that dimension, run."""
+    for place, runs in enumerate(read_block(block)):
+        for level, run in enumerate(runs):
             yield place, level, run
 
 
 def coefficient_value(text: str) -> Fraction:
-    """The number that ``[num, den, over, under]`` stands for, ``over`` and ``under`` being
-    products of decimal numbers."""
-    num, den, over, under = parse_record(text)
-    above, below = (
-        prod(map(Fraction, filter(None, str("" if words is None else words).split("*"))))
-        for words in (over, under)
-    )
-    return Fraction(num, den) * above / below
+    """The number that ``[num, den, over, under]`` stands for."""
+    return read_coefficient(text).value
 
 
 def coefficient_text(text: str) -> str:
     """``[1, 2, 0.1, ]`` as a person writes it: ``1/2 * 0.1``."""
-    num, den, over, under = parse_record(text)
-    ratio = str(num) if den == 1 else f"{num}/{den}"
-    scalars = f"{over or 1} / ({under})" if under not in ("", None) else str(over)
-    if not scalars:
-        return ratio
-    return scalars if ratio == "1" else f"{ratio} * {scalars}"
+    return read_coefficient(text).text

@@ -118,6 +118,28 @@ def test_names_in_records(cli: Cli, tmp_path: Path, name: str) -> None:
     assert f"Partial(sum over 0:3 of 6 in {name})" in told
 
 
+def test_rows_of_names_with_separators(cli: Cli, tmp_path: Path) -> None:
+    """Records are rows whatever nodes are called: rank and node stand in columns of their own."""
+    names = {"mm": "a, [b].c d, nil]", "x": "r7.x[0, 1]", "w": "[1, 2, nil] .w"}
+    files = renamed(_documents(), lambda node: names.get(node, node))
+    _run(cli, files, tmp_path, "--no-repairs")
+    result = tmp_path / "facts" / "result"
+    rows = cli("query", result, "shards", "--format", "json").report
+    found = {(r["rank"], r["node"], r["seq"], r["dim"], r["lo"], r["hi"], r["open"]) for r in rows}
+    for rank in (0, 1):
+        lo, hi = 3 * rank, 3 * rank + 3
+        for row in (
+            (rank, names["x"], names["x"], 1, lo, hi, None),
+            (rank, names["w"], names["w"], 0, lo, hi, None),
+            (rank, names["mm"], names["mm"], 1, 0, 5, f"sum over {lo}:{hi} of 6"),
+        ):
+            assert row in found
+    sql = "SELECT text FROM relation WHERE rank = 0 AND seq = node"
+    texts = {r["text"] for r in cli("query", result, "--sql", sql, "--format", "json").report}
+    mm = names["mm"]
+    assert f"r0.{mm} = Partial(sum over 0:3 of 6 in {mm}) of {mm}" in texts
+
+
 def _shown(folder: Path, name: str) -> None:
     """Every format is what it should be, and shows the name as it is."""
     page = MarkdownIt("commonmark").enable("table").render((folder / "markdown").read_text())

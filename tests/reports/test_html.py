@@ -145,7 +145,7 @@ def test_a_database_of_another_version_is_refused(facts: dict[str, Path], tmp_pa
     old = tmp_path / "result"
     shutil.copytree(_result(facts), old)
     with duckdb.connect(str(old / "result.duckdb")) as database:
-        database.execute("DROP VIEW tensor_size")
+        database.execute("DROP VIEW internal.tensor_size")
     with pytest.raises(InputError, match="the database lacks a part") as refused:
         render("html", BROKEN, old)
     assert "gg-datalog run" in (refused.value.hint or "")

@@ -13,6 +13,7 @@ import pytest
 
 from gg_datalog.proofs.checker import RULES, Checker, Refused
 from gg_datalog.proofs.derivations import Derivations, statement
+from gg_datalog.result.records import relation
 
 from .build import Case, Outcome, batch, extracted
 
@@ -49,13 +50,11 @@ def rows(case: Case) -> dict[str, list[tuple[Any, ...]]]:
 
 def steps(case: Case, out: Outcome) -> Counter[str]:
     """How often each rule gives a relation of a case."""
-    known = Derivations(
-        Checker(rows(case)),
-        [(h["dist"], h["seq"], h["times"], h["parts"], h["block"]) for h in out.holds],
-    )
+    held = [relation(row) for row in out.holds]
+    known = Derivations(Checker(rows(case)), held)
     found: Counter[str] = Counter()
-    for row in out.holds:
-        step = next(known.of(statement(tuple(row[name] for name in COLUMNS))), None)  # type: ignore[arg-type]
+    for row in held:
+        step = next(known.of(statement(row)), None)
         assert step is not None, f"{case.name}: no step gives {row}"
         found[step.rule] += 1
     return found
@@ -63,7 +62,6 @@ def steps(case: Case, out: Outcome) -> Counter[str]:
 
 SHARE = int(os.environ.get("GG_DATALOG_SHARE", "5"))
 """Of how many cases one is looked at: all together take a minute and a half."""
-COLUMNS = ("dist", "seq", "times", "parts", "block")
 
 
 @pytest.fixture(scope="module")

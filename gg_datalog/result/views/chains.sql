@@ -25,16 +25,16 @@ WITH piece AS (
 )
 SELECT h.dist, h.seq, h.parts, coalesce(p.places, []) AS places, coalesce(p.elements, 1) AS elements
 FROM holds h LEFT JOIN piece p USING (block);
-CREATE VIEW held_piece AS SELECT * FROM stored.held_piece;
-COMMENT ON VIEW held_piece IS
+CREATE VIEW internal.held_piece AS SELECT * FROM stored.held_piece;
+COMMENT ON VIEW internal.held_piece IS
     'How many elements of distributed tensor `dist` one relation to `seq` accounts for, and which '
     '(per run: count, dimension, stride, offset).';
 
-CREATE VIEW tensor_size AS
+CREATE VIEW internal.tensor_size AS
 SELECT side, tensor,
        CASE shape WHEN '' THEN 1 ELSE list_product(string_split(shape, 'x')::DOUBLE[]) END AS elements
 FROM base_tensor;
-COMMENT ON VIEW tensor_size IS 'How many elements a base tensor has.';
+COMMENT ON VIEW internal.tensor_size IS 'How many elements a base tensor has.';
 
 CREATE TABLE stored.tensor_related AS
 SELECT h.dist AS tensor
@@ -42,11 +42,11 @@ FROM (SELECT DISTINCT dist, places, elements FROM stored.held_piece) h
 JOIN tensor_size s ON s.side = 'dist' AND s.tensor = h.dist
 GROUP BY h.dist, s.elements HAVING sum(h.elements) >= s.elements
 UNION SELECT tensor FROM base_tensor WHERE side = 'dist' AND kind IN ('constant', 'uninitialised');
-CREATE VIEW tensor_related AS SELECT * FROM stored.tensor_related;
-COMMENT ON VIEW tensor_related IS
+CREATE VIEW internal.tensor_related AS SELECT * FROM stored.tensor_related;
+COMMENT ON VIEW internal.tensor_related IS
     'Distributed base tensors all elements of which are accounted for, and constants.';
 
-CREATE VIEW tensor_opaque AS
+CREATE VIEW internal.tensor_opaque AS
 SELECT t.side, t.tensor, 'unsupported operator' AS reason, u.reason AS detail
 FROM unsupported_operator u
 JOIN tensor_node t ON t.side = u.side AND t.rank = u.rank AND t.node = u.node
@@ -54,17 +54,17 @@ UNION
 SELECT t.side, t.tensor, 'opaque input', o.reason
 FROM opaque_input o
 JOIN tensor_node t ON t.side = o.side AND t.rank = o.rank AND t.node = o.node;
-COMMENT ON VIEW tensor_opaque IS 'Base tensors whose value no rule describes.';
+COMMENT ON VIEW internal.tensor_opaque IS 'Base tensors whose value no rule describes.';
 
 -- ---- chains from the outputs back to where they break -------------------------------------------
 
 -- Masks and clamped ids are no ends in themselves: a rule looks through them, and so do chains.
-CREATE VIEW helper_tensor AS
+CREATE VIEW internal.helper_tensor AS
 SELECT gives AS tensor FROM integer_test UNION SELECT gives FROM integer_pair
 UNION SELECT gives FROM integer_not UNION SELECT gives FROM integer_fill
 UNION SELECT gives FROM integer_sum
 EXCEPT SELECT "of" FROM wanted EXCEPT SELECT "of" FROM returned;
-COMMENT ON VIEW helper_tensor IS 'Integer tensors that rules look through instead of relating them.';
+COMMENT ON VIEW internal.helper_tensor IS 'Integer tensors that rules look through instead of relating them.';
 
 CREATE TABLE stored.unknown_need AS
 WITH RECURSIVE known AS MATERIALIZED (
@@ -87,14 +87,14 @@ reach(side, tensor, needs) AS (
     JOIN needs n ON n.side = r.side AND n.tensor = r.needs
 )
 SELECT side, tensor, needs, needs IN (SELECT tensor FROM helper) AS helper FROM reach;
-CREATE VIEW unknown_need AS SELECT * FROM stored.unknown_need;
-COMMENT ON VIEW unknown_need IS
+CREATE VIEW internal.unknown_need AS SELECT * FROM stored.unknown_need;
+COMMENT ON VIEW internal.unknown_need IS
     'Operands of a tensor that are not there (seq) or hold nothing (dist), also through helpers.';
 
-CREATE VIEW seq_chain AS
+CREATE VIEW internal.seq_chain AS
 SELECT m.wants, m."of" AS tensor, b."of" IS NOT NULL AS first
 FROM missing_for m LEFT JOIN broken_at b ON b.wants = m.wants AND b."of" = m."of";
-COMMENT ON VIEW seq_chain IS
+COMMENT ON VIEW internal.seq_chain IS
     'Sequential tensors that are missing for output `wants`, and where its chain breaks (first).';
 
 CREATE TABLE stored.dist_chain AS
@@ -109,11 +109,11 @@ SELECT c.wants, c.rank, c.tensor, n.tensor IS NULL AS first
 FROM chain c LEFT JOIN (
     SELECT DISTINCT tensor FROM stored.unknown_need WHERE side = 'dist' AND NOT helper
 ) n ON n.tensor = c.tensor;
-CREATE VIEW dist_chain AS SELECT * FROM stored.dist_chain;
-COMMENT ON VIEW dist_chain IS
+CREATE VIEW internal.dist_chain AS SELECT * FROM stored.dist_chain;
+COMMENT ON VIEW internal.dist_chain IS
     'Distributed tensors that hold nothing between what `rank` returns and where its chain breaks.';
 
-CREATE VIEW break_helper AS
+CREATE VIEW internal.break_helper AS
 SELECT c.wants, c.rank, c.tensor AS goes_into, n.needs AS tensor
 FROM dist_chain c JOIN unknown_need n ON n.side = 'dist' AND n.tensor = c.tensor
 WHERE c.first AND n.helper
@@ -127,7 +127,7 @@ FROM dist_chain c JOIN dist_lookup l ON l.gives = c.tensor
 JOIN lookup_uses u ON u."by" = l."by"
 JOIN tensor_needs n ON n.side = 'dist' AND n.needs = c.tensor
 WHERE c.first AND l."by" NOT IN (SELECT "by" FROM lookup_masked);
-COMMENT ON VIEW break_helper IS
+COMMENT ON VIEW internal.break_helper IS
     'Masks and ids that tensor `goes_into` at a break is computed from, and what should mask a lookup.';
 
 -- ---- pairs of operators with operands in common -------------------------------------------------
@@ -170,12 +170,12 @@ JOIN tensor_node d ON d.side = 'dist' AND d.tensor = p.dist
 LEFT JOIN signed a ON a.tensor = p.seq
 LEFT JOIN signed b ON b.tensor = p.dist
 GROUP BY ALL;
-CREATE VIEW operator_pair AS SELECT * FROM stored.operator_pair;
-COMMENT ON VIEW operator_pair IS
+CREATE VIEW internal.operator_pair AS SELECT * FROM stored.operator_pair;
+COMMENT ON VIEW internal.operator_pair IS
     'A sequential and a distributed operator, one of them where a chain breaks, with `matched` '
     'operands of the first that operands of the second hold something of (0: of the same kind only).';
 
-CREATE VIEW meant_for AS
+CREATE VIEW internal.meant_for AS
 SELECT dist, seq, same_target OR same_signature AS likely FROM operator_pair
 WHERE dist IN (SELECT tensor FROM dist_chain WHERE first)
 QUALIFY row_number() OVER (
@@ -183,7 +183,7 @@ QUALIFY row_number() OVER (
     ORDER BY same_signature DESC, same_target DESC,
              seq IN (SELECT "of" FROM missing_for) DESC, matched DESC, seq
 ) = 1;
-COMMENT ON VIEW meant_for IS
+COMMENT ON VIEW internal.meant_for IS
     'The sequential operator that comes closest to a distributed one at which a chain breaks; likely: '
     'it is of the same kind.';
 
@@ -208,11 +208,11 @@ COMMENT ON VIEW chain_break IS
     'rank at distributed tensor `dist`, which comes closest to `seq`. helper: a mask or clamped id '
     'that goes into such a tensor; telling: worth a finding.';
 
-CREATE VIEW stray_break AS
+CREATE VIEW internal.stray_break AS
 SELECT b.wants, b.rank, b.dist, b.telling FROM chain_break b
 WHERE b.seq IS NULL AND NOT b.helper AND NOT EXISTS (
     SELECT 1 FROM chain_break t
     WHERE t.wants = b.wants AND t.rank = b.rank AND t.telling AND t.seq IS NOT NULL
 );
-COMMENT ON VIEW stray_break IS
+COMMENT ON VIEW internal.stray_break IS
     'Breaks at distributed tensors that no sequential operator comes close to, on ranks without others.';

@@ -1,8 +1,8 @@
 -- Why they break there: the distributed operators that come closest.
 
-CREATE VIEW operand_state AS
+CREATE VIEW internal.operand_state AS
 SELECT p.seq, p.dist, s.needs AS seq_operand, any_value(d.needs) AS dist_operand,
-       max(CASE WHEN h.parts <> 'nil' THEN 1 WHEN h.times <> '[1, 1, , ]' THEN 2 ELSE 3 END)
+       max(CASE WHEN is_open(h.parts) THEN 1 WHEN NOT is_one(h.times) THEN 2 ELSE 3 END)
            AS best,
        any_value(h.times) AS times
 FROM operator_pair p
@@ -12,11 +12,11 @@ JOIN (
 JOIN (SELECT DISTINCT tensor, needs FROM tensor_needs WHERE side = 'dist') d ON d.tensor = p.dist
 JOIN holds h ON h.seq = s.needs AND h.dist = d.needs
 GROUP BY p.seq, p.dist, s.needs;
-COMMENT ON VIEW operand_state IS
+COMMENT ON VIEW internal.operand_state IS
     'What a distributed operator holds of operand `seq_operand` of a sequential one; best: 1 a part '
     'of a reduction, 2 another coefficient, 3 the tensor or a piece of it.';
 
-CREATE VIEW pair_reason AS
+CREATE VIEW internal.pair_reason AS
 SELECT p.seq, p.dist, p.matched, p.same_target, p.same_signature, p.related,
        CASE
            WHEN p.dist IN (SELECT tensor FROM tensor_opaque WHERE side = 'dist')
@@ -41,17 +41,17 @@ JOIN (
 LEFT JOIN (
     SELECT n.tensor AS dist, min(n.needs) AS operand
     FROM tensor_needs n JOIN holds h ON h.dist = n.needs
-    WHERE n.side = 'dist' AND h.parts <> 'nil' GROUP BY n.tensor
+    WHERE n.side = 'dist' AND is_open(h.parts) GROUP BY n.tensor
 ) q ON q.dist = p.dist;
-COMMENT ON VIEW pair_reason IS 'Why the distributed operator of a pair does not give the sequential one.';
+COMMENT ON VIEW internal.pair_reason IS 'Why the distributed operator of a pair does not give the sequential one.';
 
-CREATE VIEW holder AS
+CREATE VIEW internal.holder AS
 SELECT h.seq, h.dist, h.times, h.parts
 FROM holds h
 JOIN (SELECT DISTINCT seq AS tensor FROM chain_break WHERE rank IS NULL) c ON c.tensor = h.seq;
-COMMENT ON VIEW holder IS 'What holds something of a sequential tensor at which a chain breaks.';
+COMMENT ON VIEW internal.holder IS 'What holds something of a sequential tensor at which a chain breaks.';
 
-CREATE VIEW operand_at_fault AS
+CREATE VIEW internal.operand_at_fault AS
 WITH needed AS MATERIALIZED (
     SELECT tensor, needs FROM tensor_needs WHERE side = 'seq' UNION SELECT "of", needs FROM seq_needs
 ),
@@ -82,7 +82,7 @@ SELECT a.seq, n.needs, a.reason
 FROM breaking a JOIN tensor_needs n ON n.side = 'dist' AND n.tensor = a.dist
 JOIN dist_slice c ON c.gives = n.needs
 WHERE a.reason = 'different range';
-COMMENT ON VIEW operand_at_fault IS
+COMMENT ON VIEW internal.operand_at_fault IS
     'Distributed operands at a break that hold nothing of what the sequential operator takes, go into '
     'it with another coefficient, or move a part of a reduction or another range.';
 
@@ -109,8 +109,8 @@ FROM walk w
 JOIN tensor_needs n ON n.side = 'dist' AND n.tensor = w.tensor
 JOIN base_tensor t ON t.side = 'dist' AND t.tensor = n.needs AND t.kind = 'input'
 WHERE n.needs NOT IN (SELECT tensor FROM stays);
-CREATE VIEW range_origin AS SELECT * FROM stored.range_origin;
-COMMENT ON VIEW range_origin IS
+CREATE VIEW internal.range_origin AS SELECT * FROM stored.range_origin;
+COMMENT ON VIEW internal.range_origin IS
     'Where the range that a rank computes comes from at a break where ranges differ: `dist` uses the '
     'input `operand`, of which the rank has a piece, since the last collective before the break.';
 
@@ -118,14 +118,14 @@ CREATE TABLE stored.blocked AS
 WITH consumer AS (
     SELECT DISTINCT h.seq, n.tensor AS dist, h.dist AS operand
     FROM holder h JOIN tensor_needs n ON n.side = 'dist' AND n.needs = h.dist
-    WHERE h.parts <> 'nil' AND n.tensor NOT IN (SELECT tensor FROM tensor_related)
+    WHERE is_open(h.parts) AND n.tensor NOT IN (SELECT tensor FROM tensor_related)
 ),
 held AS (
     SELECT seq, dist, 'operand is a part of a reduction' AS reason, operand FROM consumer
     UNION
     SELECT seq, dist,
-           CASE WHEN parts <> 'nil' THEN 'result is a part of a reduction'
-                WHEN times <> '[1, 1, , ]' THEN 'other coefficient'
+           CASE WHEN is_open(parts) THEN 'result is a part of a reduction'
+                WHEN NOT is_one(times) THEN 'other coefficient'
                 ELSE 'different range' END,
            NULL
     FROM holder
@@ -133,7 +133,7 @@ held AS (
         dist NOT IN (SELECT operand FROM consumer)
         OR dist IN (SELECT gives FROM dist_slice UNION SELECT gives FROM dist_concat)
     )
-      AND (parts <> 'nil' OR times <> '[1, 1, , ]'
+      AND (is_open(parts) OR NOT is_one(times)
            OR seq NOT IN (SELECT seq FROM chain_break WHERE rank IS NOT NULL AND seq IS NOT NULL))
 ),
 closest AS (

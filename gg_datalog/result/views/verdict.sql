@@ -1,6 +1,6 @@
 -- What comes back for each output, and the verdict.
 
-CREATE VIEW sum_difference AS
+CREATE VIEW internal.sum_difference AS
 WITH counted AS (
     SELECT dist, seq, count(*) FILTER (state <> 'complete') AS lacking
     FROM sum_found GROUP BY dist, seq
@@ -17,22 +17,22 @@ JOIN term_of t ON t."by" = f.seq AND t.place = f.place
 LEFT JOIN tensor_node u ON u.side = 'seq' AND u.tensor = t."of"
 LEFT JOIN dist_sum d ON d."by" = f.dist
 LEFT JOIN tensor_node n ON n.side = 'dist' AND n.tensor = d.gives
-WHERE f.state <> 'complete' OR f.times <> '[1, 1, , ]';
-COMMENT ON VIEW sum_difference IS
+WHERE f.state <> 'complete' OR NOT is_one(f.times);
+COMMENT ON VIEW internal.sum_difference IS
     'Terms of sequential sum `seq` (`base` as a tensor) that the distributed sum `by` that comes '
     'closest counts differently.';
 
-CREATE VIEW open_origin AS
+CREATE VIEW internal.open_origin AS
 WITH opener AS (
     SELECT "by", gives FROM result_of UNION SELECT "by", gives FROM seq_lookup
 )
 SELECT DISTINCT p.dist, p.seq, o.gives AS origin
 FROM part_of p JOIN opener o USING ("by")
 WHERE o.gives IN (SELECT tensor FROM base_tensor WHERE side = 'seq');
-COMMENT ON VIEW open_origin IS
+COMMENT ON VIEW internal.open_origin IS
     'The sequential tensor whose reduction is still open in what `dist` holds of `seq`.';
 
-CREATE VIEW open_cause AS
+CREATE VIEW internal.open_cause AS
 SELECT DISTINCT a.origin, b.seq, b.dist AS used_by, c.wants
 FROM blocked b
 JOIN chain_break c ON c.seq = b.seq
@@ -40,7 +40,7 @@ JOIN open_origin a ON a.dist = coalesce(b.operand, b.dist)
 WHERE b.reason LIKE '%part of a reduction'
   AND b.seq NOT IN (SELECT seq FROM sum_difference WHERE state = 'complete')
   AND EXISTS (SELECT 1 FROM open_origin h WHERE h.seq = a.origin AND h.origin = a.origin);
-COMMENT ON VIEW open_cause IS
+COMMENT ON VIEW internal.open_cause IS
     'Sequential tensor `origin`, of which ranks have only a part, though `used_by` uses it as a whole; '
     'the chain of output `wants` breaks there.';
 
@@ -51,12 +51,12 @@ SELECT r.wants, r.rank, 'r' || r.rank || '.' || n.dist AS dist, coalesce(g.sourc
                 OR r.wants IN (SELECT wants FROM state_lost) THEN 'order'
            WHEN EXISTS (SELECT 1 FROM rank_right x WHERE x.wants = r.wants AND x.rank = r.rank)
                THEN 'right'
-           WHEN bool_or(h.parts = 'nil' AND h.times = '[1, 1, , ]') THEN 'piece'
-           WHEN bool_or(h.parts = 'nil') THEN 'coefficient'
-           WHEN bool_or(h.parts <> 'nil') THEN 'part'
+           WHEN bool_or(NOT is_open(h.parts) AND is_one(h.times)) THEN 'piece'
+           WHEN bool_or(NOT is_open(h.parts)) THEN 'coefficient'
+           WHEN bool_or(is_open(h.parts)) THEN 'part'
            ELSE 'nothing'
        END AS state,
-       coalesce(any_value(h.times) FILTER (h.parts = 'nil'), any_value(h.times)) AS times
+       coalesce(any_value(h.times) FILTER (NOT is_open(h.parts)), any_value(h.times)) AS times
 FROM returned r
 JOIN returned_name n ON n.wants = r.wants AND n.rank = r.rank
 LEFT JOIN returned_holds h ON h.wants = r.wants AND h.rank = r.rank
@@ -67,7 +67,7 @@ COMMENT ON VIEW returned_state IS
     'elements or shares in another order), piece (some of what it '
     'returns is unaccounted for), coefficient, part (of a reduction) or nothing related.';
 
-CREATE VIEW return_break AS
+CREATE VIEW internal.return_break AS
 SELECT s.wants, s.rank, w."of" AS seq, s.dist, s.source,
        CASE s.state WHEN 'part' THEN 'result is a part of a reduction'
                     WHEN 'coefficient' THEN 'other coefficient'
@@ -77,10 +77,10 @@ FROM returned_state s JOIN wanted w ON w.wants = s.wants
 WHERE s.wants NOT IN (SELECT wants FROM output_mapped)
   AND s.wants NOT IN (SELECT wants FROM chain_break WHERE telling)
   AND (s.state <> 'right' OR s.wants NOT IN (SELECT wants FROM rank_wrong));
-COMMENT ON VIEW return_break IS
+COMMENT ON VIEW internal.return_break IS
     'Outputs that are computed, but come back in another form, with the reason.';
 
-CREATE VIEW break_beyond AS
+CREATE VIEW internal.break_beyond AS
 WITH rank_first AS MATERIALIZED (
     SELECT DISTINCT wants, tensor AS dist,
            tensor IN (SELECT tensor FROM tensor_opaque WHERE side = 'dist') AS opaque
@@ -104,13 +104,13 @@ SELECT b.wants, b.rank, b.seq, b.dist, b.telling,
            )
        ) AS beyond
 FROM chain_break b WHERE NOT b.helper;
-COMMENT ON VIEW break_beyond IS
+COMMENT ON VIEW internal.break_beyond IS
     'Whether only an unsupported operator or an opaque input stands in the way at a break.';
 
 CREATE VIEW output_status AS
 WITH breaks AS (
     SELECT wants, bool_or(beyond) AND bool_and(beyond OR NOT telling) AS beyond
-    FROM break_beyond GROUP BY wants
+    FROM internal.break_beyond GROUP BY wants
 )
 SELECT o.wants, o.seq,
        CASE
