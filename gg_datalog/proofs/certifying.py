@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.foundation.errors import GGError, InputError
 from gg_datalog.foundation.folders import in_use, read_manifest
 from gg_datalog.foundation.progress import Progress
-from gg_datalog.proofs.checker import ONE, Checker, Refused, Statement
+from gg_datalog.proofs.checker import ONE, Checker, Statement
 from gg_datalog.proofs.derivations import Derivation, Derivations, elements
+from gg_datalog.proofs.positions import Refused
 from gg_datalog.result.folder import AGAIN, open_result
 from gg_datalog.result.records import Records
 

@@ -15,15 +15,8 @@ from itertools import islice, product
 from math import prod
 from typing import Any
 
-from gg_datalog.proofs.checker import (
-    Block,
-    Checker,
-    Digits,
-    Part,
-    Refused,
-    Statement,
-    normal,
-)
+from gg_datalog.proofs.checker import Checker, Coefficient, Part, Statement
+from gg_datalog.proofs.positions import Block, Digits, Refused, normal
 from gg_datalog.result import terms
 from gg_datalog.result.records import Relation
 
@@ -51,8 +44,8 @@ class Derivation:
 def statement(row: Relation) -> Statement:
     """A row of `holds` as the checker says it."""
     num, den, over, under = row.times
-    parts = tuple(Part(*part) for part in row.parts)
-    return Statement(row.dist, row.seq, (Fraction(num, den), over, under), parts, _block(row.block))
+    times, parts = Coefficient(Fraction(num, den), over, under), (Part(*x) for x in row.parts)
+    return Statement(row.dist, row.seq, times, tuple(parts), _block(row.block))
 
 
 def _block(block: terms.Block) -> Block:
@@ -71,7 +64,7 @@ def _block(block: terms.Block) -> Block:
 
 def elements(x: Statement) -> int:
     """How many pairs of positions a statement speaks of."""
-    return prod(run[2] for run in x.block.runs)
+    return prod(run.n for run in x.block.runs)
 
 
 class Derivations:
@@ -235,8 +228,8 @@ def _lies(view: Block, labels: Sequence[int], block: Block) -> bool:
     """Does the sequential side of what is seen on labels lie where that of the result lies?"""
     for dim, label in enumerate(labels):
         if label in view.seq:
-            mine = {run[1:3] for run in view.runs if run[0] == label}
-            theirs = {run[1:3] for run in block.runs if run[0] == dim}
+            mine = {(run.step, run.n) for run in view.runs if run.seq == label}
+            theirs = {(run.step, run.n) for run in block.runs if run.seq == dim}
             if view.seq[label] != block.seq[dim] or mine != theirs:
                 return False
     return True

@@ -34,8 +34,8 @@ same names ([all relations](relations.md)), and the views and queries below.
 `gg-datalog query --tables` lists the views that people ask first.
 """
 INTERNAL = (
-    "They serve the program and may change with it. They lie in schema `internal`; `gg-datalog query` "
-    "finds them by their names alone."
+    "They serve the program and may change with it. They lie in schema `internal`; "
+    "`gg-datalog query` finds them by their names alone."
 )
 
 

@@ -204,8 +204,8 @@ def _of_wholes(scene: Scene, tensor: str) -> bool:
     sql = """
         SELECT bool_and(t.times = '1' AND EXISTS (
             SELECT 1 FROM holds h JOIN holds g ON g.seq = h.seq AND g.block = h.block
-            WHERE g.dist = d.gives AND h.dist = t."of" AND NOT is_open(h.parts) AND NOT is_open(g.parts)
-              AND is_one(h.times)
+            WHERE g.dist = d.gives AND h.dist = t."of" AND NOT is_open(h.parts)
+              AND NOT is_open(g.parts) AND is_one(h.times)
         ))
         FROM dist_sum d JOIN term_of t ON t."by" = d."by" WHERE d.gives = ?"""
     return bool(scene.ask(sql, tensor)[0][0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def ranked(name: str) -> tuple[int, str]:
-    """Rank and node of ``r1.mm``, whatever else the node's name has; rank -1 where there is none."""
+    """Rank and node of ``r1.mm``, however the node is called; rank -1 where there is none."""
     rank, dot, node = name.partition(".")
     digits = rank[1:]
     known = dot and rank[:1] == "r" and digits.isascii() and digits.isdigit()

@@ -8,7 +8,7 @@ from math import prod
 
 from gg_datalog.result.blocks import Box
 from gg_datalog.result.names import ranked
-from gg_datalog.result.terms import Block, read_block, read_coefficient
+from gg_datalog.result.terms import Block, Run, read_block, read_coefficient
 
 SHORT = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64",
@@ -102,7 +102,7 @@ def range_of(block: Block, shape: Sequence[int]) -> Box | None:
     return tuple(found)
 
 
-def _nested(runs: Sequence[Sequence[int]]) -> int:
+def _nested(runs: Sequence[Run]) -> int:
     """How many positions runs reach from 0 on that continue each other without a gap, else 0."""
     reach = 1
     for stride, lo, n, *_ in sorted(runs):

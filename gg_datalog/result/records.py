@@ -3,8 +3,8 @@
 Relations have the key of a record in columns `block`, `parts` and `times`; it is the text that the
 engine wrote, and nothing reads it again. A block says where elements lie: per dimension of the
 sequential base tensor ("place") runs, which are added up, each of positions ``stride * lo`` to
-``stride * (hi - 1)``, and where these lie in the tensor of the ranks. A part says of which axes only
-a range is reduced, the outermost first.
+``stride * (hi - 1)``, and where these lie in the tensor of the ranks. A part says of which axes
+only a range is reduced, the outermost first.
 """
 
 from __future__ import annotations

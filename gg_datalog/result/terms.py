@@ -1,7 +1,7 @@
 """What the records of the rules say, as typed values; the only reader of their text.
 
-The engines write ``[1, 0, [2, nil]]``. Symbols in records are ids: extraction keeps brackets, commas
-and blanks out of them (``extract.side.plain_name``), whatever nodes are called.
+The engines write ``[1, 0, [2, nil]]``. Symbols in records are ids: extraction keeps brackets,
+commas and blanks out of them (``extract.side.plain_name``), whatever nodes are called.
 """
 
 from __future__ import annotations

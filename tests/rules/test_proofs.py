@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from gg_datalog.proofs.checker import RULES, Checker, Refused
+from gg_datalog.proofs.checker import RULES, Checker
 from gg_datalog.proofs.derivations import Derivations, statement
+from gg_datalog.proofs.positions import Refused
 from gg_datalog.result.records import relation
 
 from .build import Case, Outcome, batch, extracted
@@ -111,7 +112,7 @@ def looked_up(case: Case) -> list[Any]:
     for o, table, *_ in facts.rows["dist_lookup"]:
         if table == "r1.w":
             try:
-                found.append(facts.looked_up([o, s, 4], [[inputs[table]], [inputs["r1.ids"]]]))
+                found.append(facts.lookup_holds([o, s, 4], [[inputs[table]], [inputs["r1.ids"]]]))
             except Refused as error:
                 print(case.name, o, error)
     return found
