@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -14,52 +13,38 @@ from gg_datalog.extract.view import Base
 from gg_datalog.replay.dtypes import times
 from gg_datalog.replay.evaluate import EVERYTHING, Evaluator, Limits, NotEvaluated
 from gg_datalog.replay.tensor import Tensor
-from gg_datalog.result.terms import coefficient_value, parse_record
+from gg_datalog.result.records import relation
+from gg_datalog.result.terms import Block, Parts
 
 RELATIVE = 1e-10
 ROUNDING = 1e-12  # what sums of numbers around 1 may be off by
 NOTHING = 1e-13  # what is no larger is 0
 HUGE = 1e100  # beyond, numbers overflow on one side before they do on the other
-record = cache(parse_record)
 
 
-def coefficient(text: str) -> float:
-    """num/den * over / under as a number."""
-    return float(coefficient_value(text))
-
-
-def limits(text: str) -> Limits:
+def limits(parts: Parts) -> Limits:
     """The restrictions that a stack of parts stands for."""
-    found = set()
-    rest = record(text)
-    while rest is not None:
-        along, _, lo, n, _, rest = rest
-        found.add((along, lo, n))
-    return frozenset(found)
+    return frozenset((_axis(part.along), part.lo, part.n) for part in parts)
+
+
+def _axis(along: tuple[tuple[str, int], ...]) -> Any:
+    (by, place), *rest = along
+    return by, place, _axis(tuple(rest)) if rest else None
 
 
 def positions(
-    block: str, seq: tuple[int, ...], dist: tuple[int, ...]
+    block: Block, seq: tuple[int, ...], dist: tuple[int, ...]
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Index tensors of both sides; IndexError for a position outside of a tensor."""
-    dims = []
-    rest = record(block)
-    while rest is not None:
-        dims.append(rest[0])
-        rest = rest[1]
-    if len(dims) != len(seq):
-        raise IndexError(f"{len(dims)} entries for {len(seq)} dimensions")
-    runs = []
-    for p, run in enumerate(dims):
-        while run is not None:
-            runs.append((p, run))
-            run = run[-1]
-    sizes = [run[2] for _, run in runs]
+    if len(block) != len(seq):
+        raise IndexError(f"{len(block)} entries for {len(seq)} dimensions")
+    runs = [(p, run) for p, inside in enumerate(block) for run in inside]
+    sizes = [run.n for _, run in runs]
     if any(map(is_symbolic, sizes)):
         raise NotEvaluated("a size that depends on data")
     ours = [torch.zeros([1] * len(sizes), dtype=torch.int64) for _ in seq]
     theirs = [torch.zeros([1] * len(sizes), dtype=torch.int64) for _ in dist]
-    for axis, (p, (stride, lo, n, dim, dist_stride, dist_lo, _)) in enumerate(runs):
+    for axis, (p, (stride, lo, n, dim, dist_stride, dist_lo)) in enumerate(runs):
         steps = torch.arange(n).reshape([-1 if i == axis else 1 for i in range(len(sizes))])
         ours[p] = ours[p] + stride * (lo + steps)
         if dim >= 0:
@@ -163,13 +148,14 @@ class Checker:
     def problem(self, row: Mapping[str, Any]) -> str | None:
         """What is wrong with a relation; :class:`NotEvaluated` where nothing can be said."""
         ours, theirs = self.bases["seq"][row["seq"]], self.bases["dist"][row["dist"]]
-        open_ = limits(row["parts"]) if row["parts"] != "nil" else EVERYTHING
+        held = relation(row)
+        open_ = limits(held.parts) if held.parts else EVERYTHING
         whole, piece = self.seq.value(ours, open_), self.dist.value(theirs)
         try:
-            at, there = positions(row["block"], ours.shape, theirs.shape)
+            at, there = positions(held.block, ours.shape, theirs.shape)
         except IndexError as error:
             return str(error)
-        expected = times(whole[at] if at else whole, coefficient(row["times"]))
+        expected = times(whole[at] if at else whole, float(held.times.value))
         found = piece[there] if there else piece
         apart = difference(*torch.broadcast_tensors(found, expected))  # one of no dimensions
         if apart.fits is None:
@@ -179,5 +165,5 @@ class Checker:
         return f"differs by {apart.max_abs or 0.0:.3g} (relative {apart.max_rel or 0.0:.3g})"
 
 
-__all__ = ["APART", "OPEN", "SAME", "Checker", "NotEvaluated", "Numbers", "coefficient",
-           "difference", "positions", "record"]  # fmt: skip
+__all__ = ["APART", "OPEN", "SAME", "Checker", "NotEvaluated", "Numbers", "difference",
+           "positions"]  # fmt: skip

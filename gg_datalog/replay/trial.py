@@ -16,7 +16,7 @@ from gg_datalog.extract.table import Table
 from gg_datalog.extract.view import Base, View
 from gg_datalog.replay.collectives import Mismatch
 from gg_datalog.replay.comparison import Layout, by_shape, most_likely, related
-from gg_datalog.replay.derived import OPEN, Checker, Numbers, coefficient, difference
+from gg_datalog.replay.derived import OPEN, Checker, Numbers, difference
 from gg_datalog.replay.documents import Documents, layouts, nodes_of
 from gg_datalog.replay.draw import draw, with_small_fills
 from gg_datalog.replay.evaluate import Evaluator, NotEvaluated
@@ -28,6 +28,7 @@ from gg_datalog.replay.shrink import Shrunk
 from gg_datalog.replay.tensor import Tensor
 from gg_datalog.replay.unknown import made_up, unknown
 from gg_datalog.result.report import Element, Report
+from gg_datalog.result.terms import read_coefficient
 
 DRAWS = 2
 MORE = 6  # draws to show a difference where nothing is derived
@@ -192,7 +193,7 @@ class Draw:
         rows = [
             r
             for r in self.judged.returned
-            if r["wants"] == place and coefficient(r["times"]) == 1.0
+            if r["wants"] == place and read_coefficient(r["times"]).value == 1
         ]
         if mapped:
             numbers = related(self.sides["seq"], self.sides["dist"], output, rows)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
 from gg_datalog.foundation.errors import GGError
 
+MANY = 2**14  # texts that are remembered: a replay asks for the same ones for every draw
 _TOKEN = re.compile(r"\s*([\[\],]|[^\[\],]*)")
 
 
@@ -85,6 +87,7 @@ class Coefficient(NamedTuple):
 ONE = Coefficient(1, 1, "", "")
 
 
+@lru_cache(MANY)
 def read_block(text: str) -> Block:
     """The block that a record says; :class:`GGError` where it is none."""
     try:
@@ -93,6 +96,7 @@ def read_block(text: str) -> Block:
         raise _unknown("block", text) from None
 
 
+@lru_cache(MANY)
 def read_parts(text: str) -> Parts:
     """The open reductions that a record says; :class:`GGError` where it says something else."""
     try:
@@ -104,6 +108,7 @@ def read_parts(text: str) -> Parts:
         raise _unknown("part of a reduction", text) from None
 
 
+@lru_cache(MANY)
 def read_coefficient(text: str) -> Coefficient:
     """The coefficient that a record says; :class:`GGError` where it is none."""
     try:
@@ -167,6 +172,8 @@ def chain(record: Any) -> list[Any]:
     """The items of a list of records, whose last field is the rest of the list."""
     found = []
     while record is not None:
+        if not isinstance(record, tuple):
+            raise TypeError(f"{record!r} is no list")
         found.append(record[0] if len(record) == 2 else record[:-1])
         record = record[-1]
     return found
