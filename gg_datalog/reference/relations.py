@@ -28,10 +28,11 @@ An *input* is a file of the facts folder, an *output* one of the result folder; 
 the same name in `result.duckdb`. Everything else lives only while the rules run. A name that ends
 with `_want` holds what is asked for, the relation without it the answers.
 
-`result.duckdb` has more than these: `SELECT view_name, comment FROM duckdb_views()` lists them all.
-What people ask first is in `shard` (which rank holds which range of which dimension of which
-tensor), `operator` and `collective`. Records are rows there: `block_run`, `part_axis` and
-`coefficient_value` have what `block`, `parts` and `times` of a relation say.
+`result.duckdb` has more than these: [views and queries](views.md). What people ask first is in
+`shard` (which rank holds which range of which dimension of which tensor), `relation` (the same in
+words), `operator`, `edge` and `collective`; `gg-datalog query --tables` lists these views. Records
+are rows: `block_run`, `part_axis` and `coefficient_value` have what `block`, `parts` and `times` of
+a relation say, which are keys and no text to be taken apart.
 """
 
 
