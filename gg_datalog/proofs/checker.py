@@ -469,8 +469,8 @@ class Checker:
             for i, (row, hide) in enumerate(zip(self.column(rows, of, size), hidden, strict=True)):
                 inside = hide != (first <= i < first + count) and 0 <= row < count
                 right = inside and (hide or row == i - first)
-                # ids as they are lie in the table
-                need(right or (not masks and row == i >= count), f"id {i} reads another row: {row}")
+                if not right and (masks or row != i or i < count):  # ids lie in the table
+                    raise Refused(f"id {i} does not read row {i - first} of {count}")
 
     def _column(self, tensor: str, of: str, size: int) -> list[int]:
         """The value of an integer tensor for each id in [0, size) that `of` may hold."""
