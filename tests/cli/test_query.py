@@ -226,6 +226,16 @@ def test_wrong_names(cli: Cli, result: Path, tmp_path: Path) -> None:
     assert cli("query", result, "frontier").status == 2
 
 
+def test_a_result_of_an_earlier_release(cli: Cli, result: Path) -> None:
+    with duckdb.connect(str(result / "result.duckdb")) as database:
+        database.execute("DROP SCHEMA internal CASCADE")
+    found = cli("explain", result, "y")
+    assert (found.status, found.out) == (2, "")
+    assert "the database is one of another release" in found.err
+    sql = "SELECT seq FROM output_name"
+    assert cli("query", result, "--sql", sql, "--format", "json").report == [{"seq": "y"}]
+
+
 def test_a_result_may_be_moved(cli: Cli, result: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     shutil.move(result, moved)
