@@ -17,6 +17,7 @@ from gg_datalog.extract import (
     lower_math,
     lower_movement,
     lower_optimizer,
+    lower_random,
     lower_select,
 )
 from gg_datalog.extract.context import (
@@ -84,6 +85,7 @@ _ = (
     lower_loss,
     lower_movement,
     lower_optimizer,
+    lower_random,
     lower_select,
 )
 
