@@ -73,7 +73,7 @@ def mapped(pairs: Mapping[str, Pair], folder: Path, spelled: bool) -> list[str]:
         file.write_text(by_name(file.read_text()))
     status, _, error = cli("extract", "--from", "fx-text", *files, "-o", folder / "facts")
     assert status == 0, error
-    _, out, error = cli("run", folder / "facts", "--format", "json")
+    _, out, error = cli("run", folder / "facts", "--format", "json", "--no-repairs")
     outputs = json.loads(out)["outputs"]
     return [name for name, o in zip(pairs, outputs, strict=True) if o["status"] == "mapped"]
 
