@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from program import Program
-
 from gg_datalog.cli import main
 from gg_datalog.commands.query import ask
 from gg_datalog.queries import statement
+
+from ..numeric.program import Program
 
 
 def cli(*arguments: object) -> tuple[int, str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
 
-from fx_attacks import PAIRS, Pair, by_name, texts, truths  # noqa: E402
-from reading import cli  # noqa: E402
+from gg_datalog.extract.signature import bound
+from gg_datalog.readers import ReaderInput
+from gg_datalog.readers.fx_text import read
 
-from gg_datalog.extract.signature import bound  # noqa: E402
-from gg_datalog.readers import ReaderInput  # noqa: E402
-from gg_datalog.readers.fx_text import read  # noqa: E402
+from .fx_attacks import PAIRS, Pair, by_name, texts, truths
+from .reading import cli
 
 
 @pytest.mark.parametrize("family", PAIRS)

@@ -12,15 +12,13 @@ from unittest.mock import patch
 
 import pytest
 
+from gg_datalog.cli import main
+from gg_datalog.readers import ReaderInput
+from gg_datalog.readers.fx_text import read
+
+from .fx_printing import STYLES, load, printed
+
 HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
-
-from fx_printing import STYLES, load, printed  # noqa: E402
-
-from gg_datalog.cli import main  # noqa: E402
-from gg_datalog.readers import ReaderInput  # noqa: E402
-from gg_datalog.readers.fx_text import read  # noqa: E402
 
 ROOT = HERE.parents[1]
 CORPUS = ROOT.parent / "shared" / "corpus"

@@ -9,16 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-HERE = Path(__file__).resolve().parent
-if str(HERE.parent / "cli") not in sys.path:
-    sys.path.insert(0, str(HERE.parent / "cli"))
+from gg_datalog.cli import cli as commands
+from gg_datalog.cli import main
 
-from click.testing import CliRunner  # noqa: E402
-
-from build import call, documents, write_case  # noqa: E402
-from gg_datalog.cli import cli as commands  # noqa: E402
-from gg_datalog.cli import main  # noqa: E402
+from ..cli.build import call, documents, write_case
 
 STATUS = {"refines": 0, "missing": 1, "mismatch": 1, "inconclusive": 3}
 
