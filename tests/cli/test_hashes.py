@@ -15,7 +15,7 @@ from gg_datalog.extract.schema import RELATIONS
 from gg_datalog.foundation.hashes import table_hash
 from gg_datalog.result.store import open_facts, read_facts, write_facts
 
-from .build import Cli, Outcome
+from ..command import Cli, Outcome
 
 FAST = ("--engine", "clingo", "--no-repairs")
 

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from gg_datalog.extract.schema import SCHEMA_VERSION
 from gg_datalog.result.records import record_tables
 
-from .build import Cli
+from ..command import Cli
 
 NAMES = (
     "blocked_by",

@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-from .build import Cli, call, documents, graph, placeholder, returns, write_case
+from ..command import Cli
+from .build import call, documents, graph, placeholder, returns, write_case
 from .renaming import renamed
 
 ODD = [

@@ -17,8 +17,8 @@ from gg_datalog.extract.signature import bound
 from gg_datalog.readers import ReaderInput
 from gg_datalog.readers.fx_text import read
 
+from ..command import run as cli
 from .fx_attacks import PAIRS, Pair, by_name, texts, truths
-from .reading import cli
 
 
 @pytest.mark.parametrize("family", PAIRS)

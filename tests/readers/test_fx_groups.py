@@ -11,7 +11,7 @@ from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers import ReaderInput
 from gg_datalog.readers.fx_text import read
 
-from .test_fx_text import cli
+from ..command import run as cli
 
 
 def rank(tmp_path: Path, name: str, *groups: str, size: int = 0) -> Path:

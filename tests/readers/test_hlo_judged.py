@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from .reading import cli, documents, judged, program
+from ..command import run as cli
+from .reading import documents, judged, program
 
 HERE = Path(__file__).resolve().parent
 

@@ -10,7 +10,8 @@ from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers.hlo_scan import split, unquoted, without_comments
 from gg_datalog.readers.hlo_shapes import Array, BadShape, read_shape
 
-from .reading import cli, documents, program
+from ..command import run as cli
+from .reading import documents, program
 
 SEQ = program("  x = f32[4] parameter(0)\n  ROOT y = f32[4] negate(x)")
 

@@ -21,7 +21,7 @@ from gg_datalog.replay.command import Replayed, as_document, as_lines
 from gg_datalog.replay.comparison import by_shape
 
 from ..cli.build import ALL_REDUCE, call, documents, graph, placeholder, returns, write_case
-from ..corpus.trial import cli
+from ..command import run as cli
 
 FIELDS = {"schema_version", "verdict", "outputs", "findings", "assumptions", "engine", "stats"}
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from gg_datalog.cli import cli as commands
-from gg_datalog.cli import main
 
 from ..cli.build import call, documents, write_case
 
 STATUS = {"refines": 0, "missing": 1, "mismatch": 1, "inconclusive": 3}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command did."""
-
-    status: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Outcome]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Cli:
-    """Runs ``gg-datalog`` with these arguments."""
-
-    def run(*arguments: object) -> Outcome:
-        capfdbinary.readouterr()
-        monkeypatch.setattr(sys, "argv", ["gg-datalog", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out, err = capfdbinary.readouterr()
-        assert isinstance(stop.value.code, int)
-        return Outcome(stop.value.code, out.decode(), err.decode())
-
-    return run
 
 
 @pytest.fixture(autouse=True)
