@@ -13,6 +13,8 @@ import pytest
 from .command import Cli, Outcome, ended
 
 os.environ.setdefault("GG_DATALOG_CONFIRM", "0")
+# Every process of the tests has a core; more threads of torch only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Translated rules are kept for all processes and turns of the tests, but not among the user's own.
 CACHE = Path(tempfile.gettempdir(), f"gg-datalog-tests-{os.geteuid()}")
 os.environ.setdefault("GG_DATALOG_CACHE", str(CACHE))
