@@ -21,12 +21,9 @@ FAST = ("--engine", "clingo", "--no-repairs")
 
 
 @pytest.fixture
-def facts(cli: Cli, good: Path, tmp_path: Path) -> Path:
+def facts(judged: Callable[[bool], Path]) -> Path:
     """The facts of a case that refines, and their result."""
-    folder = tmp_path / "facts"
-    assert cli("extract", good, "-o", folder).status == 0
-    assert cli("run", folder, *FAST).status == 0
-    return folder
+    return judged(True)
 
 
 def _hash(folder: Path) -> str:
