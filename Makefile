@@ -32,7 +32,7 @@ exhaustive:
 
 # Random programs, executed, with figures by feature: `make fuzz N=5000` for more of them.
 fuzz:
-	$(PYTHON) tests/numeric/sweep.py --programs $(N) --coverage
+	$(PYTHON) -m tests.numeric.sweep --programs $(N) --coverage
 
 # Every operator against torch itself: `make oracle N=100000 OP='add*' SEED=1 WRITE=docs/coverage.md`.
 oracle:

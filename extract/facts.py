@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -296,8 +297,16 @@ def _tables(out: Emitter) -> dict[str, pa.Table]:
     return {name: _table(relation, out.rows.get(name, [])) for name, relation in RELATIONS.items()}
 
 
+@cache
+def _without_rows(relation: Relation) -> pa.Table:
+    """Made once per process: most relations of most cases are empty."""
+    return relation.arrow().empty_table()
+
+
 def _table(relation: Relation, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(relation.columns)
+    if not rows:
+        return _without_rows(relation)
+    columns = list(zip(*rows, strict=True))
     arrays = []
     for (name, kind), values in zip(relation.columns, columns, strict=True):
         if kind == "number" and any(not -(2**31) < v < 2**31 for v in values):

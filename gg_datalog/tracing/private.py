@@ -11,8 +11,9 @@ import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -67,6 +68,22 @@ except ImportError as error:
         None,
         f"capture with torch {' or '.join(TESTED)}: pip install 'gg-datalog[torch]'",
     ) from None
+
+# What torch imports when it traces for the first time: imported before a process is forked for
+# every rank, not once in each of them.
+for _later in (
+    "torch._dynamo.backends.debugging",
+    "torch._dynamo.backends.inductor",
+    "torch._dynamo.repro.after_dynamo",
+    "torch._higher_order_ops.passes.inline_invoke_subgraph",
+    "torch._inductor.fx_passes.dedupe_symint_uses",
+    "torch.distributed._tools",
+    "torch.distributed.tensor.debug",
+    "torch.distributed.tensor.experimental",
+    "torch.export._trace",
+):
+    with suppress(ImportError):
+        import_module(_later)
 
 __all__ = [
     "AOTInput",

@@ -17,7 +17,7 @@ import pytest
 from gg_datalog.foundation.folders import in_use, replaced_folder
 from gg_datalog.result.store import open_facts
 
-from .build import Cli
+from ..command import Cli
 from .processes import run
 from .test_killed import whole
 

@@ -17,7 +17,8 @@ from gg_datalog.inference import confirmation as confirming
 from gg_datalog.inference.confirmation import Question
 from gg_datalog.result.report import Finding, Numbers, OutputRow, Report, as_json, from_json
 
-from .build import Cli, call, documents, graph, placeholder, returns, write_case
+from ..command import Cli
+from .build import call, documents, graph, placeholder, returns, write_case
 
 BUDGET = 300  # seconds: a machine that is busy must not decide
 needs_torch = pytest.mark.skipif(

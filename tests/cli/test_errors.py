@@ -18,7 +18,8 @@ import gg_datalog
 from gg_datalog.extract.schema import RELATIONS
 from gg_datalog.foundation.hashes import joint_hash, table_hash
 
-from .build import Cli, Outcome, documents
+from ..command import Cli, Outcome
+from .build import documents
 
 MakeCase = Callable[[Mapping[str, Any]], Path]
 Change = Callable[[dict[str, Any]], None]

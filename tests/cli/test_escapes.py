@@ -17,7 +17,8 @@ import pytest
 
 import gg_datalog
 
-from .build import Cli, Outcome, documents, write_case
+from ..command import Cli, Outcome
+from .build import documents, write_case
 from .renaming import renamed
 
 ROOT = Path(gg_datalog.__file__).parents[1]

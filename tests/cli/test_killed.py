@@ -14,7 +14,7 @@ import pytest
 from gg_datalog.foundation.aside import made_aside
 from gg_datalog.foundation.folders import replaced_folder
 
-from .build import Cli
+from ..command import Cli
 from .processes import ROOT, killed_after, killed_at
 
 TERM, KILL = int(signal.SIGTERM), int(signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from gg_datalog.extract.schema import SCHEMA_VERSION
 from gg_datalog.result.database import PEOPLE
 from gg_datalog.result.records import record_tables
 
-from .build import Cli
+from ..command import Cli
 
 NAMES = (
     "blocked_by",
@@ -33,11 +34,9 @@ NAMES = (
 
 
 @pytest.fixture
-def result(cli: Cli, bad: Path, tmp_path: Path) -> Path:
+def result(judged: Callable[[bool], Path]) -> Path:
     """The result of a case without its all-reduce."""
-    cli("extract", bad, "-o", tmp_path / "facts")
-    assert cli("run", tmp_path / "facts", "--engine", "clingo").status == 1
-    return tmp_path / "facts" / "result"
+    return judged(False) / "result"
 
 
 def test_the_queries_tell_what_is_wrong(cli: Cli, result: Path) -> None:

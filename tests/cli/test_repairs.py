@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from .build import Cli, documents, write_case
+from ..command import Cli
+from .build import documents, write_case
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tp_block" / "case-missing-all-reduce"
 GOOD = EXAMPLE.with_name("case")

@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-from .build import Cli, call, documents, graph, placeholder, returns, write_case
+from ..command import Cli
+from .build import call, documents, graph, placeholder, returns, write_case
 from .renaming import renamed
 
 ODD = [
@@ -107,15 +108,18 @@ def _renamed(report: Any, names: Mapping[str, str]) -> Any:
 
 @pytest.mark.exhaustive("12", "-1", "nil", ", ", " mm")
 @pytest.mark.parametrize("name", ["]", "a[", "[1, nil]", ", ", ",", "nil", "12", "-1", " mm", "²"])
-def test_names_in_records(cli: Cli, tmp_path: Path, name: str) -> None:
+def test_names_in_records(cli: Cli, plain: dict[str, Any], tmp_path: Path, name: str) -> None:
     """What the rules say of the operator whose sum is left open, read back from their records."""
-    found = []
-    for place, mm in enumerate((_plain("mm"), name)):
-        files = renamed(_documents(), lambda node, mm=mm: mm if node == "mm" else node)
-        found.append(_run(cli, files, tmp_path / str(place), "--no-repairs"))
-    assert found[1] == _renamed(found[0], {"mm": name})
-    told = cli("explain", tmp_path / "1" / "facts" / "result", "--", f"r0.{name}").out
-    assert f"Partial(sum over 0:3 of 6 in {name})" in told
+
+    def told(mm: str, folder: Path) -> Any:
+        files = renamed(_documents(), lambda node: mm if node == "mm" else node)
+        return _run(cli, files, folder, "--no-repairs")
+
+    if "records" not in plain:
+        plain["records"] = told(_plain("mm"), plain["folder"] / "records")
+    assert told(name, tmp_path) == _renamed(plain["records"], {"mm": name})
+    text = cli("explain", tmp_path / "facts" / "result", "--", f"r0.{name}").out
+    assert f"Partial(sum over 0:3 of 6 in {name})" in text
 
 
 def test_rows_of_names_with_separators(cli: Cli, tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from fuzz import mixed
-from judge import Judged, judge
-
 from gg_datalog.proofs.checker import Checker
 from gg_datalog.proofs.derivations import Derivations, statement
 from gg_datalog.result.records import relation
+
+from .fuzz import mixed
+from .judge import Judged, judge
 
 PROGRAMS = 60
 SEED = 52_000

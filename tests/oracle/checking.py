@@ -20,7 +20,7 @@ from .combos import Combo, Draw
 from .deriving import Derived
 from .rounding import Rounding, plain
 
-from lowered import operand_orders  # isort: skip
+from ..numeric.lowered import operand_orders  # isort: skip
 
 Tensor = torch.Tensor
 FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError,

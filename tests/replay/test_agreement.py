@@ -17,16 +17,16 @@ import pytest
 
 pytest.importorskip("torch")
 
-from fuzz import generate
-from mutations import KINDS, mutate
-from pairs import CORPUS, SIZES, corpus, pair
-from program import Program
-from values import same_value
-
 from gg_datalog.extract import case_files
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.replay import command
 from gg_datalog.replay.command import Replayed, replay
+
+from ..corpus.values import same_value
+from ..numeric.fuzz import generate
+from ..numeric.mutations import KINDS, mutate
+from ..numeric.pairs import CORPUS, SIZES, corpus, pair
+from ..numeric.program import Program
 
 CAPTURED = ("gpt-tp2-l1", "llama-tp2-l1", "qwen2-tp2-l1")
 GENERATED = ("gpt-1x2", "llama-1x2", "qwen2-1x4-replicated", "case")

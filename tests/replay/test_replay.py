@@ -13,14 +13,15 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from trial import cli
 
-from build import ALL_REDUCE, call, documents, graph, placeholder, returns, write_case
 from gg_datalog.extract import case_files
 from gg_datalog.replay import command
 from gg_datalog.replay import derived as relations
 from gg_datalog.replay.command import Replayed, as_document, as_lines
 from gg_datalog.replay.comparison import by_shape
+
+from ..cli.build import ALL_REDUCE, call, documents, graph, placeholder, returns, write_case
+from ..command import run as cli
 
 FIELDS = {"schema_version", "verdict", "outputs", "findings", "assumptions", "engine", "stats"}
 

@@ -22,7 +22,7 @@ from gg_datalog.result.report import (
     from_json,
 )
 
-from .conftest import Cli
+from ..command import Cli
 from .samples import BROKEN, reports
 
 SCHEMA = json.loads(schema())

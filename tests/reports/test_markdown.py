@@ -16,7 +16,7 @@ from gg_datalog.reporting import render
 from gg_datalog.reporting.markdown import code, inline, row
 from gg_datalog.result.report import Assumption, Finding, Report
 
-from .conftest import Cli
+from ..command import Cli
 from .samples import BROKEN, CAUSE, REFINES, report, reports, text
 
 NOWHERE = Path("no-result")

@@ -17,7 +17,7 @@ from gg_datalog.reporting import render
 from gg_datalog.result.findings import PAGES
 from gg_datalog.result.report import Finding, Report
 
-from .conftest import Cli
+from ..command import Cli
 from .samples import BROKEN, CAUSE, LINED_UP, report, reports
 
 NOWHERE = Path("no-result")

@@ -12,7 +12,7 @@ from gg_datalog.foundation.errors import InputError
 from gg_datalog.reporting import FORMATS
 from gg_datalog.reporting.targets import Target, check, parsed, write
 
-from .conftest import Cli
+from ..command import Cli
 from .samples import REFINES, report
 
 ALONE = [form for form in FORMATS if form != "html"]  # need nothing but the report
