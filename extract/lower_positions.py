@@ -21,6 +21,8 @@ from gg_datalog.extract.view import Base, View
 
 ELEMENTS = 4096  # of a tensor whose integers are looked at one by one
 RUNS = 64  # slices that a table is cut into at most
+# Integers that all are numbers of a float type, too.
+EXACT = {"float64": "int32", "float32": "int16", "bfloat16": "uint8", "float16": "uint8"}
 
 
 @lowers("aten.arange", "prims.iota", "hlo.iota")
@@ -76,12 +78,15 @@ def shifted(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View | None:
             found = view, times
         else:
             return None
-    if found is None or (found[1] == 1 and start == 0):
+    if found is None:
         return None
     view, times = found
+    if (times, start) == (1, 0):
+        return View(view.base, view.dims)
     count = ctx.side.notes.counted[view.base]
     first, step = count.start * times + start, count.step * times
-    if not step or not fits(_between(first, step, count.extent), ctx.node.dtype or "int64"):
+    dtype = ctx.node.dtype or "float32"
+    if not step or not fits(_between(first, step, count.extent), EXACT.get(dtype, dtype)):
         return None
     made = counted(ctx, first, step, count.extent)
     return View(made.base, view.dims)
