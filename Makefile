@@ -6,7 +6,7 @@ N ?= 1000
 OP ?= *
 SEED ?= 0
 
-.PHONY: check format-check lint types tests exhaustive fuzz oracle format docs schemas
+.PHONY: check format-check lint types tests exhaustive fuzz oracle format docs site schemas
 
 check: format-check lint types tests
 
@@ -46,3 +46,9 @@ schemas:
 docs:
 	$(PYTHON) -m gg_datalog.documentation > docs/relations.md
 	$(PYTHON) -m gg_datalog.pages > docs/findings.md
+	$(PYTHON) -m gg_datalog.reference.commands > docs/commands.md
+	$(PYTHON) -m gg_datalog.reference.views > docs/views.md
+
+# The book, in build/site; a link that leads nowhere fails.
+site:
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict

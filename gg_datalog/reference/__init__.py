@@ -1,0 +1,1 @@
+"""Reference pages that are generated: of relations, and of findings."""
