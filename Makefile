@@ -6,9 +6,9 @@ N ?= 1000
 OP ?= *
 SEED ?= 0
 
-.PHONY: check format-check lint types tests exhaustive fuzz oracle format docs site schemas
+.PHONY: check format-check lint types contracts tests exhaustive fuzz oracle format docs site schemas
 
-check: format-check lint types tests
+check: format-check lint types contracts tests
 
 format-check:
 	$(PYTHON) -m ruff format --check $(SOURCES)
@@ -19,6 +19,10 @@ lint:
 types:
 	$(PYTHON) -m mypy -p gg_datalog
 
+# Which room may use which, and that nothing goes round in a circle: see pyproject.toml.
+contracts:
+	lint-imports
+
 tests:
 	$(PYTHON) -m pytest
 
@@ -28,7 +32,7 @@ exhaustive:
 
 # Random programs, executed, with figures by feature: `make fuzz N=5000` for more of them.
 fuzz:
-	$(PYTHON) tests/numeric/sweep.py --programs $(N) --coverage
+	$(PYTHON) -m tests.numeric.sweep --programs $(N) --coverage
 
 # Every operator against torch itself: `make oracle N=100000 OP='add*' SEED=1 WRITE=docs/coverage.md`.
 oracle:
@@ -44,10 +48,10 @@ schemas:
 	mv build/torch.txt extract/schemas/torch.txt
 
 docs:
-	$(PYTHON) -m gg_datalog.documentation > docs/relations.md
-	$(PYTHON) -m gg_datalog.pages > docs/findings.md
-	$(PYTHON) -m gg_datalog.reference.commands > docs/commands.md
+	$(PYTHON) -m gg_datalog.reference.relations > docs/relations.md
 	$(PYTHON) -m gg_datalog.reference.views > docs/views.md
+	$(PYTHON) -m gg_datalog.reference.pages > docs/findings.md
+	$(PYTHON) -c "from gg_datalog.cli import cli; from gg_datalog.reference.commands import reference; print(reference(cli), end='')" > docs/commands.md
 
 # The book, in build/site; a link that leads nowhere fails.
 site:

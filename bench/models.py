@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from gg_datalog import capture
-from gg_datalog.cases import extracted
-from gg_datalog.running import Options, run_facts
-from gg_datalog.store import write_facts
+from gg_datalog.inference.run import Options, run_facts
+from gg_datalog.result.sources import extracted
+from gg_datalog.result.store import write_facts
 
 MODEL = Path(__file__).parents[1] / "examples" / "transformers_tp" / "model.py"
 

@@ -23,7 +23,7 @@ def parse_program(path: Path | str) -> Program:
 
 def select_engine(choice: str = "auto") -> Engine:
     """The engine of that name; ``auto`` is Soufflé where it is usable, else clingo."""
-    from gg_datalog.errors import EngineError
+    from gg_datalog.foundation.errors import EngineError
 
     from .clingo_engine import ClingoEngine
     from .pysouffle import SouffleEngine, souffle_usable

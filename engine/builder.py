@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 from .program import NUMBER, SYMBOL, Clause, Column, Declaration, Pos, Program, TypeDef, digest
 

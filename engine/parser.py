@@ -9,7 +9,7 @@ from typing import Any
 from lark import Lark, Token, Transformer, Tree, UnexpectedInput
 from lark.exceptions import VisitError
 
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 from .builder import ProgramBuilder
 from .program import (

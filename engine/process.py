@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 from .program import Pos
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 from .program import NUMBER, SYMBOL, Declaration, Program
 

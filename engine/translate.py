@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 from .check import check_program
 from .normalise import Test, normalise

@@ -6,7 +6,7 @@ one another, and a head or negated column may not be narrower than the value put
 
 from __future__ import annotations
 
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 from .program import (
     NUMBER,

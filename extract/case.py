@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.collectives import Communicator
 from gg_datalog.extract.graph import Graph, Ref, load_graph, read_json
-from gg_datalog.reading import is_there
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.regular import is_there
 
 RANK_FILE = re.compile(r"dist\.r(\d+)\.json")
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseless
+from gg_datalog.extract.context import result_shapes as result_shapes_of
 from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn, single, total
 from gg_datalog.extract.flight import waited_for
 from gg_datalog.extract.graph import Node, Ref, is_symbolic
 from gg_datalog.extract.lower import Call, lower
-from gg_datalog.extract.lower import result_shapes as result_shapes_of
 from gg_datalog.extract.lower_movement import joined, need
 from gg_datalog.extract.scale import scale
 from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
+from gg_datalog.foundation.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.errors import InputError
-from gg_datalog.extract.dtypes import cast, valued
-from gg_datalog.extract.graph import Graph, Literal, Node, Ref
+from gg_datalog.extract.dtypes import cast, is_float, span, valued
+from gg_datalog.extract.graph import Graph, Literal, Node, Ref, extents, is_symbolic
 from gg_datalog.extract.labels import Naming
-from gg_datalog.extract.scale import ONE, Scale, finite, scale
+from gg_datalog.extract.scale import Scale, finite, scale
 from gg_datalog.extract.side import Side, floated
 from gg_datalog.extract.signature import REQUIRED
 from gg_datalog.extract.table import Table
 from gg_datalog.extract.view import View, broadcast
+from gg_datalog.foundation.errors import InputError
 
 if TYPE_CHECKING:
     from gg_datalog.extract.collectives import Transfer
@@ -353,6 +353,47 @@ def _shape_of(value: Value) -> str:
     return "%"
 
 
-def one() -> Scale:
-    """The coefficient 1."""
-    return ONE
+def result_shapes(ctx: Context, node: Node) -> list[tuple[int, ...] | None]:
+    """Shapes of the results: of the node, or as the items taken from it tell."""
+    if node.shape is not None:
+        return [] if any(isinstance(e, str) for e in node.shape) else [_ints(node.shape)]
+    if not ctx.items:
+        ctx.items.update(_items(ctx))
+    found = ctx.items.get(node.name, {})
+    return [found.get(i) for i in range(max(found) + 1)] if found else []
+
+
+def _items(ctx: Context) -> dict[str, dict[int, tuple[int, ...] | None]]:
+    """The shapes of the items that a graph takes from nodes, by node and place."""
+    found: dict[str, dict[int, tuple[int, ...] | None]] = {"": {}}  # looked for, even if none
+    for user in ctx.graph.nodes.values():
+        if len(user.args) != 2 or "getitem" not in user.target:
+            continue
+        of, place = user.args
+        shape = extents(user.shape)
+        if isinstance(of, Ref) and isinstance(place, int) and shape is not None:
+            symbolic = any(isinstance(e, str) for e in shape)
+            found.setdefault(of.name, {})[place] = None if symbolic else _ints(shape)
+    return found
+
+
+def _ints(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(int(e) for e in shape)
+
+
+def in_type(ctx: Context, value: Scale) -> None:
+    """:class:`Unsupported` for a number that is cut to the type of the result."""
+    dtype = ctx.node.dtype or "float"
+    if is_float(dtype) or dtype.startswith("complex"):
+        return
+    number = value.integer
+    room = span(dtype)
+    if number is None or (room is not None and not room[0] <= number <= room[1]):
+        raise Unsupported(f"a number that is cut to {dtype}")
+
+
+def count(elements: int) -> Scale:
+    """A number of elements as a coefficient."""
+    if is_symbolic(elements):
+        raise Unsupported("a number of elements that depends on data")
+    return scale(elements)

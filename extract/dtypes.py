@@ -47,10 +47,10 @@ def span(dtype: str) -> Interval | None:
     return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def fits(found: Interval | None, dtype: str) -> bool:
+def fits(values: Interval | None, dtype: str) -> bool:
     """Are all numbers of an interval of this type?"""
     room = span(dtype)
-    return found is not None and room is not None and room[0] <= found[0] <= found[1] <= room[1]
+    return values is not None and room is not None and room[0] <= values[0] <= values[1] <= room[1]
 
 
 def holds_all(dtype: str, of: str) -> bool:
@@ -72,10 +72,10 @@ def _times(a: Interval, b: Interval) -> Interval:
     return min(ends), max(ends)
 
 
-def total(found: Iterable[Interval | None]) -> Interval | None:
+def total(terms: Iterable[Interval | None]) -> Interval | None:
     """Between what the sum of numbers in these intervals lies."""
     low = high = 0
-    for one in found:
+    for one in terms:
         if one is None:
             return None
         low, high = low + one[0], high + one[1]
@@ -87,17 +87,17 @@ def product(a: Interval | None, b: Interval | None) -> Interval | None:
     return None if a is None or b is None else _times(a, b)
 
 
-def repeated(found: Interval | None, count: int) -> Interval | None:
+def repeated(values: Interval | None, count: int) -> Interval | None:
     """Between what sums of up to ``count`` numbers lie, of each part of them, too."""
-    if found is None:
+    if values is None:
         return None
-    return min(0, found[0]) * count, max(0, found[1]) * count
+    return min(0, values[0]) * count, max(0, values[1]) * count
 
 
-def learn(view: View, found: Interval | None) -> None:
+def learn(view: View, values: Interval | None) -> None:
     """Notes between what the numbers of a tensor lie."""
-    if found is not None and view.scale == ONE and view.base.range is None:
-        view.base.range = found
+    if values is not None and view.scale == ONE and view.base.range is None:
+        view.base.range = values
 
 
 def within(view: View, dtype: str) -> View:

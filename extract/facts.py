@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.case import Case, CaseFiles, load_case, output_on
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
@@ -22,6 +22,7 @@ from gg_datalog.extract.schema import RELATIONS, Relation
 from gg_datalog.extract.side import Side
 from gg_datalog.extract.table import Table, load_table
 from gg_datalog.extract.view import Base, View
+from gg_datalog.foundation.errors import InputError
 
 Progress = Callable[[str], None] | None
 
@@ -296,8 +297,16 @@ def _tables(out: Emitter) -> dict[str, pa.Table]:
     return {name: _table(relation, out.rows.get(name, [])) for name, relation in RELATIONS.items()}
 
 
+@cache
+def _without_rows(relation: Relation) -> pa.Table:
+    """Made once per process: most relations of most cases are empty."""
+    return relation.arrow().empty_table()
+
+
 def _table(relation: Relation, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(relation.columns)
+    if not rows:
+        return _without_rows(relation)
+    columns = list(zip(*rows, strict=True))
     arrays = []
     for (name, kind), values in zip(relation.columns, columns, strict=True):
         if kind == "number" and any(not -(2**31) < v < 2**31 for v in values):

@@ -15,6 +15,7 @@ from gg_datalog.extract.graph import Node, Ref, references
 from gg_datalog.extract.memory import unknown
 from gg_datalog.extract.names import is_collective
 from gg_datalog.extract.side import At
+from gg_datalog.extract.signature import packet_of
 
 
 @dataclass
@@ -136,6 +137,6 @@ def _first(flight: Flight) -> str:
 
 
 def _complain(ctx: Context, node: Node, problem: str) -> None:
-    row = (ctx.rank, node.name, node.target.rpartition(".")[0], problem)
+    row = (ctx.rank, node.name, packet_of(node.target), problem)
     if row not in ctx.early:
         ctx.early.append(row)

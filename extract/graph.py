@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.signature import Signature, Unbound, bound
-from gg_datalog.reading import refuse_special
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.regular import refuse_special
 
 VERSIONS = (1, 2)
 OPS = ("placeholder", "get_attr", "call_function", "output")

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
 
 from gg_datalog.extract.records import DigitMap, Label
 from gg_datalog.extract.view import Digit, Dims, View, cut
@@ -190,8 +189,3 @@ def _digit_map(view: View, rows: Sequence[tuple[Digit, int, int]]) -> DigitMap |
             return None
         per_dim.append(tuple((d.extent, label, stride) for d, label, stride in mine))
     return tuple(per_dim)
-
-
-def shape_of(view: View) -> int:
-    """Number of elements of a view."""
-    return prod(view.shape)

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract import (
     lower_along,
     lower_attention,
@@ -19,6 +17,7 @@ from gg_datalog.extract import (
     lower_math,
     lower_movement,
     lower_optimizer,
+    lower_random,
     lower_select,
 )
 from gg_datalog.extract.context import (
@@ -27,7 +26,9 @@ from gg_datalog.extract.context import (
     Context,
     Unsupported,
     Value,
+    _ints,
     attributes,
+    result_shapes,
     senseless,
     used,
 )
@@ -46,8 +47,9 @@ from gg_datalog.extract.names import (
 )
 from gg_datalog.extract.scale import ONE, finite, scale
 from gg_datalog.extract.side import At
-from gg_datalog.extract.signature import Unbound, bound
+from gg_datalog.extract.signature import Unbound, bound, packet_of
 from gg_datalog.extract.view import View
+from gg_datalog.foundation.errors import InputError
 
 RANDOM = frozenset(
     [
@@ -83,6 +85,7 @@ _ = (
     lower_loss,
     lower_movement,
     lower_optimizer,
+    lower_random,
     lower_select,
 )
 
@@ -147,7 +150,7 @@ def _typed(ctx: Context, node: Node, value: Value) -> None:
     if not value.base.dtype and value.scale == ONE:
         value.base.dtype = node.dtype
     if node.dtype == "bool" and value.scale == ONE:
-        ctx.side.truths.add(value.base)
+        ctx.side.notes.truths.add(value.base)
 
 
 def _prepared(ctx: Context, node: Node) -> Node:
@@ -158,7 +161,7 @@ def _prepared(ctx: Context, node: Node) -> Node:
         node = replace(node, shape=shape)
     if node.signature is not None or node.op != "call_function" or node.target in HIGHER_ORDER:
         return node
-    name = node.target.rpartition(".")[0] if node.target.count(".") > 1 else node.target
+    name = packet_of(node.target)
     other = ctx.table.aliases.get(name)
     try:
         found = None if other is None else bound(other, node.args, node.kwargs)
@@ -338,34 +341,6 @@ def is_random(ctx: Context, kernel: str) -> bool:
         # a dropout probability, or a scale: who knows
         rates += [v for v in ctx.node.args if isinstance(v, float) and v <= 1]
     return bool(words & RANDOM) or any(isinstance(v, float) and v > 0 for v in rates)
-
-
-def result_shapes(ctx: Context, node: Node) -> list[tuple[int, ...] | None]:
-    """Shapes of the results: of the node, or as the items taken from it tell."""
-    if node.shape is not None:
-        return [] if any(isinstance(e, str) for e in node.shape) else [_ints(node.shape)]
-    if not ctx.items:
-        ctx.items.update(_items(ctx))
-    found = ctx.items.get(node.name, {})
-    return [found.get(i) for i in range(max(found) + 1)] if found else []
-
-
-def _items(ctx: Context) -> dict[str, dict[int, tuple[int, ...] | None]]:
-    """The shapes of the items that a graph takes from nodes, by node and place."""
-    found: dict[str, dict[int, tuple[int, ...] | None]] = {"": {}}  # looked for, even if none
-    for user in ctx.graph.nodes.values():
-        if len(user.args) != 2 or "getitem" not in user.target:
-            continue
-        of, place = user.args
-        shape = extents(user.shape)
-        if isinstance(of, Ref) and isinstance(place, int) and shape is not None:
-            symbolic = any(isinstance(e, str) for e in shape)
-            found.setdefault(of.name, {})[place] = None if symbolic else _ints(shape)
-    return found
-
-
-def _ints(shape: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(int(e) for e in shape)
 
 
 def checked(ctx: Context, node: Node, value: Value) -> Value:

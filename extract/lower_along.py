@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float, single
-from gg_datalog.extract.lower_math import kinds, summand
+from gg_datalog.extract.lower_math import kinds
+from gg_datalog.extract.lower_reduce import summand
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import View
 

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any
 
-from gg_datalog.extract.context import Context, Handler, Unsupported, Value, attributes, lowers
+from gg_datalog.extract.context import (
+    Context,
+    Handler,
+    Unsupported,
+    Value,
+    attributes,
+    lowers,
+    result_shapes,
+)
 from gg_datalog.extract.lower_rule import by_rule
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View
@@ -177,8 +185,6 @@ def _ungrouped_mask(ctx: Context, mask: Sequence[str]) -> list[str]:
 
 def _has_statistics(ctx: Context, query: View) -> bool:
     """Are the kernel's statistics one number per query position?"""
-    from gg_datalog.extract.lower import result_shapes
-
     shapes = result_shapes(ctx, ctx.node)
     return len(shapes) > 1 and shapes[1] == query.shape[:3]
 

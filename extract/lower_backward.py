@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from math import prod
 
-from gg_datalog.extract.context import Context, Unsupported, Value, lowers
+from gg_datalog.extract.context import Context, Unsupported, Value, count, lowers
 from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.lower_index import rows_added
 from gg_datalog.extract.lower_loss import MEAN
-from gg_datalog.extract.lower_math import added, count, factor, reduced
+from gg_datalog.extract.lower_math import added, factor
 from gg_datalog.extract.lower_movement import bounds, joined, sliced, surrounded
 from gg_datalog.extract.lower_optimizer import squared
+from gg_datalog.extract.lower_reduce import reduced
+from gg_datalog.extract.notes import Padded
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View
 
@@ -58,7 +60,7 @@ def padded(ctx: Context, piece: View, dim: int, start: int, extent: int) -> View
     after = extent - start - piece.shape[dim]
     made = surrounded(ctx, piece, dim, start, after, scale(0))
     if (start or after) and piece.shape[dim] and made.scale == ONE:
-        ctx.side.padded[made.base] = (piece, made.dims, dim, start)
+        ctx.side.notes.padded[made.base] = Padded(piece, made.dims, dim, start)
     return made
 
 

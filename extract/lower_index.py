@@ -4,87 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gg_datalog.extract.context import Context, Unsupported, Value, lowers
+from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
 from gg_datalog.extract.graph import SYMBOL
-from gg_datalog.extract.labels import Letters, Space, space
-from gg_datalog.extract.lower_math import added, contract, fits, masked
+from gg_datalog.extract.labels import Letters, space
+from gg_datalog.extract.lower_contract import contract
+from gg_datalog.extract.lower_lookup import IDS_IN_RANGE, TAKEN, take
+from gg_datalog.extract.lower_mask import masked
+from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import need
-from gg_datalog.extract.records import Label, Lookup, OneHot, Operator, Sum
+from gg_datalog.extract.lower_select import inverse, is_permutation, scattered_chosen
+from gg_datalog.extract.records import OneHot, Operator, Sum
 from gg_datalog.extract.scale import ONE, scale
-from gg_datalog.extract.side import _as_term
 from gg_datalog.extract.view import Base, Digit, View, compose, identity
 
-TAKEN = "v"
-IDS_IN_RANGE = ("ids in range", "ids lie inside the table that they look up ([0, rows))")
 MASKS = ("bool", "uint8")  # an index of this type is a mask
-
-
-def _naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
-    if letter == TAKEN:
-        return "v", "whole"
-    return {(0, 1): "b", (0,): "x", (1,): "t"}.get(places, "b"), "parallel"
-
-
-def take(ctx: Context, table: View, lt: Letters, ids: View, li: Letters, out: Letters) -> View:
-    """``table`` at the positions ``ids`` of dimension ``v``."""
-    plain = table.scale == ONE and not table.base.ring
-    passes = ((0, "max"), (0, "min")) if plain else ()
-    view = ctx.apply("take", [(table, lt), (ids, li)], [out], _naming, (0,), passes)[0]
-    made = space([(table, lt), (ids, li)], _naming)
-    if made is not None and table.scale == ids.scale == ONE:
-        _note_lookup(ctx, view.base, [table, ids], made, out)
-    ctx.notes.assume(*IDS_IN_RANGE)
-    return view
-
-
-def _note_lookup(
-    ctx: Context,
-    gives: Base,
-    operands: list[View],
-    made: Space,
-    out: Letters,
-    mask: Base | None = None,
-) -> None:
-    segments = made.segments[TAKEN]
-    if len(segments) != 1 or gives in ctx.side.taken:
-        return
-    label = segments[0][0]
-    labels = tuple(
-        Label(x.extent, x.factor, "sum") if i == label else x for i, x in enumerate(made.labels)
-    )
-    name = f"{gives.name}?lookup"
-    found = Lookup(name, operands, labels, made.maps, label, made.result(out)[0], gives, mask)
-    ctx.side.lookups.append(found)
-    ctx.side.taken[gives] = found
-
-
-def masked_lookup(ctx: Context, gives: Base, of: View, mask: View) -> None:
-    """Notes ``gives`` = 0 where ``mask``, else ``of``, if ``of`` is a lookup and the mask has the
-    very positions of its ids."""
-    found = ctx.side.taken.get(of.base)
-    if found is None or found.mask is not None or of.scale != ONE or mask.scale != ONE:
-        return
-    if of.dims == mask.dims and of.base.shape == mask.base.shape:
-        of, mask = identity(of.base), identity(mask.base)
-    table, ids = (_over_result(found, place, v) for place, v in enumerate(found.operands))
-    ids_at, table_at = (compose(of, v.dims, v.base, ONE) for v in (ids, table))
-    if ids_at is None or table_at is None or ids_at.dims != mask.dims:
-        return
-    if ids_at.base.shape != mask.base.shape:
-        return
-    digits = _as_term(found.operands[0], found.maps[0], found.labels).dims[found.label]
-    letters = [str(i) for i in range(len(of.dims))]
-    operands = [View(table.base, (*table_at.dims, digits)), View(ids.base, ids_at.dims)]
-    made = space([(operands[0], [*letters, TAKEN]), (operands[1], letters)], _naming)
-    if made is None or tuple(made.labels[k].extent for k in made.result(letters)[0]) != gives.shape:
-        return
-    _note_lookup(ctx, gives, operands, made, letters, mask.base)
-
-
-def _over_result(found: Lookup, place: int, view: View) -> View:
-    """An operand with one dimension per dimension of the result."""
-    term = _as_term(view, found.maps[place], found.labels)
-    return replace(term, dims=tuple(term.dims[k] for k in found.result))
 
 
 @lowers("aten.embedding")
@@ -133,7 +66,7 @@ def numbers_rows(ctx: Context, table: View, rows: View) -> bool:
     extent = table.shape[0]
     every = ((Digit(0, extent, 1),),) if extent > 1 else ((),)
     plain = rows.scale == ONE and rows.dims == every
-    return plain and ctx.side.aranges.get(rows.base) == extent
+    return plain and ctx.side.notes.aranges.get(rows.base) == extent
 
 
 def each_row(ctx: Context, table: View, ids: View) -> View:
@@ -229,13 +162,10 @@ def placed(
     wherever some mask is true, the same with masked ids is another form of it."""
     hot = one_hot(ctx, ids, li, extent)
     made = contract(ctx, g, lg, hot, [*li, TAKEN], out)
-    found = ctx.side.cleared.get(g.base)
-    if found is None or found[0].base.kind == "uninitialised":
+    note = ctx.side.notes.cleared.get(g.base)
+    if note is None or note.of.base.kind == "uninitialised" or (seen := note.seen_as(g)) is None:
         return made
-    x = compose(g, found[0].dims, found[0].base, found[0].scale)
-    mask = compose(View(g.base, g.dims), found[1].dims, found[1].base, found[1].scale)
-    if x is None or mask is None:
-        return made
+    x, mask = seen
     rest = [dim for n, dim in zip(lg, mask.dims, strict=True) if n not in li]
     if any(d.dim >= 0 for dim in rest for d in dim):
         return made
@@ -286,7 +216,7 @@ def nonzero(ctx: Context) -> Value:
     extents = {"u": SYMBOL, "k": len(mask.dims)}
     out = ctx.apply("nonzero", [(mask, letters)], [["u", "k"]], naming, created=extents)[0]
     if len(mask.dims) == 1:
-        ctx.side.chosen[out.base] = mask
+        ctx.side.notes.chosen[out.base] = mask
     return out
 
 
@@ -307,7 +237,7 @@ def empty_at(ctx: Context, x: View, mask: View) -> bool:
     terms = leaves(x)
     if any([d for dim in t.dims for d in dim] != _digits(t.base) for t in terms):
         return False
-    other = [ctx.side.placed.get(t.base) for t in terms]
+    other = [ctx.side.notes.placed.get(t.base) for t in terms]
     return all(o is not None and exclusive(o, mask) for o in other)
 
 
@@ -340,8 +270,8 @@ def rows_added(ctx: Context, x: View, dim: int, ids: View, value: View) -> View:
     lg = [*rest[:dim], *li, *rest[dim + 1 :]]
     out = [*rest[:dim], TAKEN, *rest[dim + 1 :]]
     made = placed(ctx, wide, lg, ids, li, x.shape[dim], out)
-    if dim == 0 and ids.base in ctx.side.chosen:
-        ctx.side.placed[made.base] = ctx.side.chosen[ids.base]
+    if dim == 0 and ids.base in ctx.side.notes.chosen:
+        ctx.side.notes.placed[made.base] = ctx.side.notes.chosen[ids.base]
     return made
 
 
@@ -353,8 +283,6 @@ def scatter_add(ctx: Context) -> Value:
 
 @lowers("aten.scatter")
 def scatter(ctx: Context) -> Value:
-    from gg_datalog.extract.lower_select import scattered_chosen
-
     x, ids = ctx.tensor("self"), ctx.tensor("index")
     dim = ctx.dim(ctx.argument("dim"), len(x.dims))
     if not ctx.side.is_zero(x) or ctx.argument("reduce") is not None:
@@ -364,7 +292,7 @@ def scatter(ctx: Context) -> Value:
     if view is None:
         raise Unsupported("what it scatters is not known")
     if isinstance(source, (int, float)):
-        fits(ctx, scale(source))
+        in_type(ctx, scale(source))
     if not view.dims:
         view = view.expanded(ids.shape) or view
     if ids.shape[dim] != 1:
@@ -404,18 +332,16 @@ def index_put(ctx: Context) -> Value:
     if set(dtypes) & set(MASKS) or not used:
         raise Unsupported("values put at a mask")
     if len(used) == len(x.dims) == 1 and not more:
-        from gg_datalog.extract.lower_select import inverse, is_permutation
-
         ids = used[0][1]
         if is_permutation(ctx, ids, x.shape[0]) and value.shape == ids.shape:
             return inverse(ctx, ids, value)
     if len(used) == 1 and more:
         dim, ids = used[0]
         return added(ctx, [(x, ONE), (rows_added(ctx, x, dim, ids, value), ONE)])
-    if len(used) == 1 and used[0][0] == 0 and used[0][1].base in ctx.side.chosen:
+    if len(used) == 1 and used[0][0] == 0 and used[0][1].base in ctx.side.notes.chosen:
         ids = used[0][1]
-        if ctx.side.chosen[ids.base].shape == x.shape[:1]:
-            return put_chosen(ctx, x, ids, value, ctx.side.chosen[ids.base])
+        if ctx.side.notes.chosen[ids.base].shape == x.shape[:1]:
+            return put_chosen(ctx, x, ids, value, ctx.side.notes.chosen[ids.base])
     if [i for i, _ in used] == [0, 1] and len(x.dims) == 2 and numbers_rows(ctx, x, used[0][1]):
         return put_each_row(ctx, x, used[1][1], value, bool(more))
     raise Unsupported("values put at an index")
@@ -464,7 +390,7 @@ def times_hot(ctx: Context, terms: list[View], ids: View, extent: int) -> View:
     if not rest:
         total = need(ctx.side.sum(ones))
         return one_hot(ctx, ids, ["t"], extent).scaled(total.scale)
-    single = len(ones) == len(rest) == 1 and rest[0].base in ctx.side.truths
+    single = len(ones) == len(rest) == 1 and rest[0].base in ctx.side.notes.truths
     if single and ones[0].scale * scale(-1) == rest[0].scale:
         mask = replace(rest[0], scale=ONE)
         return one_hot(ctx, ids, ["t"], extent, mask).scaled(ones[0].scale)

@@ -10,8 +10,13 @@ from collections.abc import Sequence
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
-from gg_datalog.extract.lower_index import TAKEN, one_hot, take
-from gg_datalog.extract.lower_math import added, contract, inverted, masked, reduced, summand
+from gg_datalog.extract.lower_contract import contract
+from gg_datalog.extract.lower_index import one_hot
+from gg_datalog.extract.lower_lookup import TAKEN, take
+from gg_datalog.extract.lower_mask import inverted, masked
+from gg_datalog.extract.lower_math import added
+from gg_datalog.extract.lower_reduce import reduced, summand
+from gg_datalog.extract.notes import Classes
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View
 
@@ -49,25 +54,12 @@ def log_softmax_backward(ctx: Context) -> Value:
         raise Unsupported("a gradient that is no float")
     name = "log_softmax_backward_data"
     made = ctx.elementwise(name, [gradient, out], whole=(dim,), linear=(0,))[0]
-    if (chosen := factors(ctx, gradient, dim)) is not None:
+    note = ctx.side.notes.classes.get(gradient.base)
+    if note is not None and (chosen := note.seen_as(gradient, dim)) is not None:
         apart = added(ctx, [(exponential(ctx, out), ONE), (chosen[1], MINUS)])
         back = chosen[0].scaled(MINUS)
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, back], linear=(0, 1))[0])
     return made
-
-
-def factors(ctx: Context, gradient: View, dim: int) -> tuple[View, View] | None:
-    """Of a gradient that is a factor per row times the one-hot class, which dimension ``dim``
-    counts: the two, in its dimensions."""
-    found = ctx.side.classes.get(gradient.base)
-    if found is None or gradient.shape[dim] == 1 or gradient.dims[dim] != found[0][1]:
-        return None
-    if [d for d in gradient.dims if d] != [d for d in found[0] if d]:
-        return None
-    shape = gradient.shape
-    by = found[1].scaled(gradient.scale).reshaped([*shape[:dim], 1, *shape[dim + 1 :]])
-    hot = found[2].reshaped(shape)
-    return None if by is None or hot is None else (by, hot)
 
 
 # ---- the loss over classes
@@ -92,7 +84,7 @@ def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]
     """The targets with 0 in place of ignored ones, so that all of them are classes; where they
     are not ignored, and where they are."""
     kept = ctx.elementwise(f"ne(%, {ignored})", [target])[0]
-    ctx.side.truths.add(kept.base)
+    ctx.side.notes.truths.add(kept.base)
     gone = inverted(ctx, kept)
     return masked(ctx, target, gone, scale(0)), kept, gone
 
@@ -125,5 +117,5 @@ def nll_loss_backward(ctx: Context) -> Value:
     hot = one_hot(ctx, ids, letters, x.shape[1])
     hot = hot.permuted([0, len(letters), *range(1, len(letters))])
     made = contract(ctx, by, letters, hot, with_classes(letters), with_classes(letters))
-    ctx.side.classes[made.base] = (made.dims, by.scaled(made.scale.inverse()), hot)
+    ctx.side.notes.classes[made.base] = Classes(made.dims, by.scaled(made.scale.inverse()), hot)
     return made.scaled(MINUS)

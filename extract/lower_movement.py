@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from gg_datalog.extract.context import Context, Unsupported, Value, lowers
+from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
 from gg_datalog.extract.dtypes import cast, is_float, is_integer, learn
 from gg_datalog.extract.dtypes import fits as within
 from gg_datalog.extract.graph import is_symbolic
@@ -338,14 +338,12 @@ def fill(ctx: Context) -> Value:
 
 def filled(ctx: Context, value: Any) -> View:
     """A constant in the shape of the node."""
-    from gg_datalog.extract.lower_math import fits
-
     shape = ctx.node.shape
     ctx.raw("self")  # of a tensor like which it is made only the shape and the type are read
     asked = ctx.raw("size")
     if value is None or shape is None or any(isinstance(e, str) for e in shape):
         raise Unsupported("its value or shape is not known")
-    fits(ctx, value)
+    in_type(ctx, value)
     if not agrees(asked, shape):
         raise ValueError(f"sizes {asked} are not {list(shape)}")
     return need(ctx.side.constant(value).expanded([int(e) for e in shape]))
@@ -398,5 +396,5 @@ def arange(ctx: Context) -> Value:
     if whole:
         learn(out, (min(start, last), max(start, last)))
     if (start, step) == (0, 1):
-        ctx.side.aranges[out.base] = shape[0]
+        ctx.side.notes.aranges[out.base] = shape[0]
     return out

@@ -9,7 +9,9 @@ from typing import Any
 from gg_datalog.extract.context import HANDLERS, Context, Unsupported, Value, lowers, used
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.graph import Ref
-from gg_datalog.extract.lower_math import added, factor, multiplied, plain, reduced
+from gg_datalog.extract.lower_math import added, factor, plain
+from gg_datalog.extract.lower_product import multiplied
+from gg_datalog.extract.lower_reduce import reduced
 from gg_datalog.extract.records import Concat, Operator, Slice, Sum
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.side import _as_term

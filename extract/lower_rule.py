@@ -9,7 +9,7 @@ from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes
 from gg_datalog.extract.dtypes import valued
-from gg_datalog.extract.lower_math import refine
+from gg_datalog.extract.lower_contract import refine
 from gg_datalog.extract.sharding import read_rule
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from math import isnan
 from typing import Any
 
-from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
+from gg_datalog.extract.context import Context, Unsupported, Value, attributes, in_type, lowers
 from gg_datalog.extract.dtypes import learn, single
-from gg_datalog.extract.lower_index import TAKEN
-from gg_datalog.extract.lower_math import fits
-from gg_datalog.extract.lower_movement import bounds, filled, need, sliced, stretched, surrounded
+from gg_datalog.extract.lower_lookup import TAKEN
+from gg_datalog.extract.lower_mask import infinite, is_infinite
+from gg_datalog.extract.lower_movement import bounds, filled, need, sliced, surrounded
 from gg_datalog.extract.scale import ONE, scale
-from gg_datalog.extract.view import View, broadcast, identity
-
-
-# ---- infinity: a constant that is no number, so that nothing is ever computed with it here
-def infinite(ctx: Context, value: float) -> View:
-    """The constant inf or -inf, of no dimensions."""
-    if isnan(value):
-        raise Unsupported("a constant that is not a number")
-
-    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
-        return letter, "created"
-
-    return ctx.apply(f"constant({value})", [], [[]], naming, created={})[0]
-
-
-def is_infinite(value: Any) -> bool:
-    """Is this a number without bounds (or none at all)?"""
-    return isinstance(value, float) and (isnan(value) or value in (float("inf"), -float("inf")))
+from gg_datalog.extract.view import View, identity
 
 
 @lowers("aten.scalar_tensor", "aten.full", "aten.full_like", "aten.new_full")
@@ -46,15 +28,6 @@ def full(ctx: Context) -> Value:
     return need(infinite(ctx, value).expanded([int(e) for e in shape]))
 
 
-def masked_infinite(ctx: Context, x: View, mask: View, value: float) -> View:
-    """``value``, which is infinite, where ``mask`` is true, else x."""
-    if isnan(value):
-        raise Unsupported("a fill that is not a number")
-    shape = broadcast([x, mask])
-    views = [stretched(v, shape) for v in (x, mask)]
-    return ctx.elementwise(f"masked_fill({value})", views)[0]
-
-
 # ---- padding
 @lowers("aten.constant_pad_nd", "aten.pad")
 def constant_pad(ctx: Context) -> Value:
@@ -64,7 +37,7 @@ def constant_pad(ctx: Context) -> Value:
     value = scale(0) if ctx.argument("value") is None else ctx.number("value")
     if value is None or len(pads) % 2 or len(pads) > 2 * len(x.dims):
         raise Unsupported("its padding is not known")
-    fits(ctx, value)
+    in_type(ctx, value)
     for pair in range(len(pads) // 2):
         dim = len(x.dims) - 1 - pair
         x = _padded(ctx, x, dim, pads[2 * pair], pads[2 * pair + 1], value)
@@ -102,7 +75,7 @@ def ordered(ctx: Context) -> Value:
     found = ctx.apply(signature, [(x, letters)], [out] * results, naming, created={"k": extent})
     learn(found[-1], (0, x.shape[dim] - 1))
     if len(x.dims) == 1 and extent == x.shape[0] and found[-1].scale == ONE:
-        ctx.side.permutations.add(found[-1].base)
+        ctx.side.notes.permutations.add(found[-1].base)
     return found[0] if results == 1 else tuple(found)
 
 
@@ -119,7 +92,7 @@ def inverse(ctx: Context, ids: View, value: View) -> View:
 def is_permutation(ctx: Context, ids: View, extent: int) -> bool:
     """Does ``ids`` hold every position below ``extent`` once, in the order sorting left them?"""
     plain = ids.scale == ONE and ids.dims == identity(ids.base).dims
-    return plain and ids.base in ctx.side.permutations and ids.shape == (extent,)
+    return plain and ids.base in ctx.side.notes.permutations and ids.shape == (extent,)
 
 
 def scattered_chosen(ctx: Context, ids: View, source: View, dim: int, extent: int) -> View:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gg_datalog.extract.context import Context
 from gg_datalog.extract.graph import HIGHER_ORDER, Node
+from gg_datalog.extract.signature import packet_of
 
 # Operators that give values when waited for, of the spaces that captured graphs are written in.
 COLLECTIVE_SPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
@@ -49,7 +50,7 @@ def name_of(ctx: Context, node: Node) -> str:
     target = kernel_of(node)
     if target in BITS:
         return target
-    name = target.rpartition(".")[0] if target.count(".") > 1 else target
+    name = packet_of(target)
     return ctx.table.aliases.get(name, name)
 
 

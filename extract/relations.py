@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.case import Case
 from gg_datalog.extract.graph import Graph, Node, references
+from gg_datalog.foundation.errors import InputError
 
 Box = tuple[tuple[int, int], ...]
 KEYS = {"seq", "seq_box", "rank", "dist", "dist_box", "permute"}

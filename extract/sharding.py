@@ -13,7 +13,7 @@ from typing import Any
 from lark import Lark, Transformer
 from lark.exceptions import LarkError
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 
 GRAMMAR = r"""
 rule: tensors "->" tensors

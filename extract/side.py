@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
 from typing import Any
 
 from gg_datalog.extract.dtypes import ring
 from gg_datalog.extract.labels import Letters, Naming, Space, space
+from gg_datalog.extract.notes import Cut, Notes
 from gg_datalog.extract.records import (
     Concat,
     DigitMap,
@@ -56,21 +57,10 @@ class Side:
     integers: IntegerFacts = field(default_factory=IntegerFacts)
     bases: list[Base] = field(default_factory=list)
     at: At = field(default_factory=At)
-    taken: dict[Base, Lookup] = field(default_factory=dict)
-    # a piece with 0 around it: the piece, how the whole lies over its base, dimension and start
-    padded: dict[Base, tuple[View, Dims, int, int]] = field(default_factory=dict)
-    cuts: dict[Base, Cut] = field(default_factory=dict)  # slices, by what they give
+    notes: Notes = field(default_factory=Notes)
     draws: set[str] = field(default_factory=set)  # signatures of random operators
     # by rank and node: which numbers it draws (`-` without a seed), and the form that they get
     streams: dict[tuple[int, str], tuple[str, str]] = field(default_factory=dict)
-    permutations: set[Base] = field(default_factory=set)  # every position once
-    placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
-    chosen: dict[Base, View] = field(default_factory=dict)  # positions: the mask they are true in
-    # a factor per row times the one-hot class of the row: how it lies over its base, and the two
-    classes: dict[Base, tuple[Dims, View, View]] = field(default_factory=dict)
-    cleared: dict[Base, tuple[View, View]] = field(default_factory=dict)
-    truths: set[Base] = field(default_factory=set)
-    aranges: dict[Base, int] = field(default_factory=dict)
     linear: set[tuple[str, int]] = field(default_factory=set)
     passes: set[tuple[str, int, str]] = field(default_factory=set)
     _numbered: dict[Any, Any] = field(default_factory=dict)
@@ -323,7 +313,7 @@ class Side:
             self._made(Slice(base.name, of, label, start, size, base), [base], self.slices)
             self._numbered[key] = base
             dims_of = tuple(k for k, e in zip(labels, shape, strict=True) if e != 1)
-            self.cuts[base] = Cut(of, label, start, size, dims_of)
+            self.notes.cuts[base] = Cut(of, label, start, size, dims_of)
         out = View(base, _resized(dims, label, shape))
         return out.scaled(view.scale)
 
@@ -374,12 +364,12 @@ class Side:
         """All equal slices of one tensor, in order, put one after the other along ``dim``: the
         tensor itself, its dimensions in other digits (as a chunk along one dimension and a
         concatenation along another make it)."""
-        cuts = [self.cuts.get(view.base) for view in views]
+        cuts = [self.notes.cuts.get(view.base) for view in views]
         first = cuts[0]
         if first is None or len({(v.dims, v.scale) for v in views}) > 1:
             return None
         size = first.size
-        expected = [replace(first, start=i * size) for i in range(len(views))]
+        expected = [first._replace(start=i * size) for i in range(len(views))]
         sliced = first.of.dims[first.label]
         outer = cut(sliced, size, len(views))
         if cuts != expected or prod(d.extent for d in sliced) != size * len(views) or not outer:
@@ -394,32 +384,6 @@ class Side:
             dims.append([digit for digits in under if digits is not None for digit in digits])
         dims[dim] = [*outer, *dims[dim]]
         return View(first.of.base, tuple(map(tuple, dims)), views[0].scale)
-
-
-@dataclass(frozen=True)
-class Cut:
-    """What a slice is a slice of: ``kept`` are the labels that its own dimensions carry."""
-
-    of: View
-    label: int
-    start: int
-    size: int
-    kept: tuple[int, ...]
-
-    def under(self, digit: Digit) -> list[Digit] | None:
-        """A digit of the slice as digits of what it is cut from (of its first positions)."""
-        if digit.dim < 0:
-            return None
-        label = self.kept[digit.dim]
-        of = self.of.dims[label]
-        if label == self.label:
-            inner = cut(of, 1, self.size)
-            if inner is None:
-                return None
-            of = tuple(inner)
-        if any(d.dim < 0 for d in of):
-            return None
-        return cut(of, digit.stride, digit.extent)
 
 
 # Ids become fields of records, which are read back as text: brackets, commas, blanks at the ends,

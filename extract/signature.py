@@ -133,7 +133,7 @@ def signature(target: str) -> Signature | None:
 
 def overloads(target: str) -> list[Signature]:
     """The signatures of all overloads of an operator, whichever the target names."""
-    name = target.rpartition(".")[0] if target.count(".") > 1 else target
+    name = packet_of(target)
     found = (signature(f"{name}.{overload}") for overload in _lines().get(name, {}))
     return [s for s in found if s is not None]
 
@@ -288,3 +288,9 @@ def _writing(given: Signature, names: Sequence[str], when: str) -> Signature:
 def tensor_names(of: Signature) -> Iterator[str]:
     """The arguments that hold tensors."""
     return (p.name for p in of.parameters if p.tensor)
+
+
+def packet_of(target: str) -> str:
+    """An operator's namespace and name, without its overload: ``aten.add`` of ``aten.add.Tensor``.
+    Names of other libraries may have no overload."""
+    return target.rpartition(".")[0] if target.count(".") > 1 else target

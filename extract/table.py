@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.sharding import read_rule
-from gg_datalog.reading import refuse_special
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.regular import refuse_special
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,20 @@ class Table:
         self.placement |= _texts(named, f"{where}: placement")
         self.commutative |= _texts(document.get("commutative", []), f"{where}: commutative")
 
+    def copy(self) -> Table:
+        """A table of the same rows that takes others without changing this one."""
+        return replace(
+            self,
+            rows=dict(self.rows),
+            elementwise=dict(self.elementwise),
+            identity=dict(self.identity),
+            aliases=dict(self.aliases),
+        )
+
 
 def load_table(extra: Sequence[Path] = ()) -> Table:
     """The built-in table with the user's files on top."""
-    table = Table()
-    builtin = files("gg_datalog.extract").joinpath("operators.toml").read_text("utf-8")
-    table.merge(tomllib.loads(builtin), "operators.toml")
+    table = _built_in().copy()
     for path in extra:
         refuse_special(path)
         try:
@@ -88,6 +97,15 @@ def load_table(extra: Sequence[Path] = ()) -> Table:
             raise InputError(f"operator file cannot be read: {error.strerror}", str(path)) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"operator file is not TOML: {error}", str(path)) from None
+    return table
+
+
+@cache
+def _built_in() -> Table:
+    """Read once per process: reading it takes longer than extracting a small case."""
+    table = Table()
+    text = files("gg_datalog.extract").joinpath("operators.toml").read_text("utf-8")
+    table.merge(tomllib.loads(text), "operators.toml")
     return table
 
 

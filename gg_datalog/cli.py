@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from gg_datalog import __version__
-from gg_datalog.errors import GGError, InputError
+from gg_datalog.foundation.errors import GGError, InputError
+from gg_datalog.foundation.signals import Stopped, end, stoppable
+from gg_datalog.foundation.version import __version__
+from gg_datalog.foundation.visible import visible
 from gg_datalog.proofs.commands import certificate, check, explain
 from gg_datalog.settings.defaults import PARAMETERS, configurable
-from gg_datalog.stopping import Stopped, end, stoppable
-from gg_datalog.visible import visible
 
 if TYPE_CHECKING:
     from gg_datalog.reporting.targets import Target
@@ -219,9 +219,9 @@ def extract(
     With --from the FILEs are texts: the sequential graph first, then one of each rank (or one
     for all ranks, where the form has that). What was read is kept as a case, in FACTS/case.
     """
-    from gg_datalog.extracting import Given
-    from gg_datalog.folders import refuse_foreign
-    from gg_datalog.progress import progress
+    from gg_datalog.commands.extract import Given
+    from gg_datalog.foundation.folders import refuse_foreign
+    from gg_datalog.foundation.progress import progress
 
     refuse_foreign(facts, "facts")
     given = Given(paths, reader, named_groups, seq, dist, groups, relations, outputs)
@@ -240,7 +240,7 @@ def run(facts: Path, result: Path | None, **asked: Any) -> None:
 
     With --operators the graphs, which must still be where they were, are extracted again.
     """
-    from gg_datalog.presenting import Asked, run_command
+    from gg_datalog.commands.presentation import Asked, run_command
 
     raise SystemExit(run_command(facts, result or facts / "result", Asked(**asked)))
 
@@ -269,10 +269,10 @@ def report(result: Path, targets: Sequence[Target]) -> None:
 
     PATH may be - for stdout, which then holds that report alone.
     """
-    from gg_datalog.human import as_text
+    from gg_datalog.foundation.terminal import show
     from gg_datalog.reporting.targets import check, own, write
-    from gg_datalog.results import read_result
-    from gg_datalog.terminal import show
+    from gg_datalog.reporting.text import as_text
+    from gg_datalog.result.folder import read_result
 
     check(targets)
     found, _ = read_result(result)
@@ -288,6 +288,7 @@ def report(result: Path, targets: Sequence[Target]) -> None:
 @click.argument("tensor", required=False)
 @click.option("--sql", help="Any statement, instead of NAME.")
 @click.option("--list", "listing", is_flag=True, help="Show the queries there are.")
+@click.option("--tables", is_flag=True, help="Show the views that --sql asks first.")
 @click.option(
     "--format",
     "form",
@@ -301,13 +302,14 @@ def query(
     tensor: str | None,
     sql: str | None,
     listing: bool,
+    tables: bool,
     form: str,
 ) -> None:
     """Ask a result: NAME is one of the queries that --list shows. `where` asks about one TENSOR."""
-    from gg_datalog.asking import ask, asked, listed, render, shown
+    from gg_datalog.commands.query import ask, asked, render, shown
 
-    if listing:
-        click.echo(listed())
+    if listing or tables:
+        click.echo(_listed(tables))
         return
     if result is None or (name is None) == (sql is None):
         raise click.UsageError("give RESULT and either NAME or --sql (--list shows the names)")
@@ -315,6 +317,17 @@ def query(
     if form != "json" and (form == "table" or sys.stdout.isatty()):
         answer = shown(answer)
     click.echo(render(answer, form), nl=False)
+
+
+def _listed(tables: bool) -> str:
+    """The queries, or the views that people ask first."""
+    if tables:
+        from gg_datalog.reference.views import tables as views
+
+        return views()
+    from gg_datalog.queries import listed
+
+    return listed()
 
 
 @cli.command(epilog=EXIT_CODES)
@@ -333,9 +346,9 @@ def replay(case_or_facts: Path, form: str, operators: Sequence[Path], **asked: A
 
     Large sizes are reduced, consistently over both graphs, unless --full-size is given.
     """
-    from gg_datalog.progress import progress
-    from gg_datalog.replaying import replayed
-    from gg_datalog.report import EXIT_CODE
+    from gg_datalog.commands.replay import replayed
+    from gg_datalog.foundation.progress import progress
+    from gg_datalog.result.report import EXIT_CODE
 
     with progress() as say:
         text, verdict = replayed(case_or_facts, form, operators, say, **asked)
@@ -353,9 +366,9 @@ def capture(program: str, case: Path, **options: Any) -> None:
     FUNCTION takes nothing and returns build and make_inputs, or a mapping of the arguments of
     gg_datalog.capture. MODULE is imported as python would from the current folder.
     """
-    from gg_datalog.capturing import captured_case
-    from gg_datalog.folders import refuse_foreign
-    from gg_datalog.progress import progress
+    from gg_datalog.commands.capture import captured_case
+    from gg_datalog.foundation.folders import refuse_foreign
+    from gg_datalog.foundation.progress import progress
 
     refuse_foreign(case, "case")
     with progress() as say:
@@ -371,7 +384,7 @@ def capture(program: str, case: Path, **options: Any) -> None:
 @run_options
 def verify(program: str, folder: Path | None, **options: Any) -> None:
     """Capture, extract and run in one: the verdict on a case, or on a program (needs torch)."""
-    from gg_datalog.presenting import Asked, verify_command
+    from gg_datalog.commands.presentation import Asked, verify_command
 
     captured = {name: options.pop(name) for name in CAPTURED}
     raise SystemExit(verify_command(program, folder, captured, Asked(**options)))
@@ -382,8 +395,8 @@ def verify(program: str, folder: Path | None, **options: Any) -> None:
 @click.option("--list", "listing", is_flag=True, help="Show all codes.")
 def rule(code: str | None, listing: bool) -> None:
     """Say what the CODE of a finding means, why it matters and what to do, with an example."""
-    from gg_datalog.findings import page
-    from gg_datalog.pages import as_text, listed
+    from gg_datalog.reference.pages import as_text, listed
+    from gg_datalog.result.findings import page
 
     if listing == (code is not None):
         raise click.UsageError("give either a CODE, such as GG108, or --list")
@@ -393,7 +406,7 @@ def rule(code: str | None, listing: bool) -> None:
 @cli.command()
 def doctor() -> None:
     """Say what is installed and usable."""
-    from gg_datalog.doctor import findings
+    from gg_datalog.commands.doctor import findings
 
     lines, usable = findings()
     click.echo("\n".join(map(visible, lines)))

@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gg_datalog.asserting import Inconclusive, Keeping, NotRefined, assert_refines, hold, keeping
+from gg_datalog.commands.assertion import (
+    Inconclusive,
+    Keeping,
+    NotRefined,
+    assert_refines,
+    hold,
+    keeping,
+)
 
 if TYPE_CHECKING:
-    from gg_datalog.running import Options
+    from gg_datalog.commands.verify import Result
+    from gg_datalog.inference.run import Options
     from gg_datalog.settings.configuration import Configuration
     from gg_datalog.tracing import Pair
-    from gg_datalog.verifying import Result
 
 __all__ = ["NotRefined", "assert_refines"]
 LONG = 100
@@ -88,7 +95,7 @@ def gg_capture() -> Callable[..., Pair]:
     def gg_capture(program: Any, *arguments: Any, **given: Any) -> Pair:
         __tracebackhide__ = True
         from gg_datalog import capture
-        from gg_datalog.capturing import described
+        from gg_datalog.commands.capture import described
 
         if isinstance(program, str):
             return capture(**{**described(program), **given})
@@ -98,7 +105,7 @@ def gg_capture() -> Callable[..., Pair]:
 
 
 def _configuration(config: pytest.Config) -> Configuration:
-    from gg_datalog.errors import GGError
+    from gg_datalog.foundation.errors import GGError
     from gg_datalog.settings.configuration import found, load
 
     named = config.getoption("--gg-config")
@@ -111,7 +118,7 @@ def _configuration(config: pytest.Config) -> Configuration:
 
 
 def _options(configuration: Configuration, given: dict[str, Any]) -> Options:
-    from gg_datalog.running import Options
+    from gg_datalog.inference.run import Options
     from gg_datalog.settings.defaults import PARAMETERS
 
     known = ("engine", "timeout", "operators", "allow-partial", "allow-layout", "baseline",

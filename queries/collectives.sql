@@ -1,8 +1,8 @@
 -- Collectives: who takes part, with what, and where they stand in the source.
 -- instance: calls that meet; nodes: one on each rank that takes part; ranks: the group.
 SELECT c.instance, c.kind, c.reduction, c.ranks,
-       list('r' || c.rank || '.' || c.node ORDER BY c.rank) AS nodes, min(o.source) AS source
+       c.members AS nodes, min(o.source) AS source
 FROM collective c
 LEFT JOIN operator o ON o.side = 'dist' AND o.rank = c.rank AND o.node = c.node
-GROUP BY c.instance, c.kind, c.reduction, c.ranks
+GROUP BY c.instance, c.kind, c.reduction, c.ranks, c.members
 ORDER BY c.instance;

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from .command import Cli, Outcome, ended
+
 os.environ.setdefault("GG_DATALOG_CONFIRM", "0")
+# Every process of the tests has a core; more threads of torch only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Translated rules are kept for all processes and turns of the tests, but not among the user's own.
 CACHE = Path(tempfile.gettempdir(), f"gg-datalog-tests-{os.geteuid()}")
 os.environ.setdefault("GG_DATALOG_CACHE", str(CACHE))
@@ -39,3 +43,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             case = item.name.partition("[")[2].removesuffix("]")
             if not mark.args or any(fnmatch(case, pattern) for pattern in mark.args):
                 item.add_marker(skip)
+
+
+@pytest.fixture
+def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Cli:
+    """Runs ``gg-datalog`` with these arguments in this process; what its processes print counts."""
+
+    def run(*arguments: object) -> Outcome:
+        capfdbinary.readouterr()
+        status = ended(*arguments)
+        out, err = capfdbinary.readouterr()
+        return Outcome(status, out.decode(), err.decode())
+
+    return run

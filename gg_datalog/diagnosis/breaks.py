@@ -26,9 +26,9 @@ from gg_datalog.diagnosis.shards import (
     shard_too_small,
     wrong_range,
 )
-from gg_datalog.findings import Kind
-from gg_datalog.report import Finding
-from gg_datalog.wording import names_text
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.placement import names_text
+from gg_datalog.result.report import Finding
 
 Blocked = tuple[str, str | None, str | None]  # reason, distributed tensor, operand at fault
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.findings import Kind
-from gg_datalog.report import Finding
-from gg_datalog.terms import coefficient_text
-from gg_datalog.wording import names_text, ranks_text, some
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.placement import names_text, ranks_text, some
+from gg_datalog.result.report import Finding
+from gg_datalog.result.terms import coefficient_text
 
 if TYPE_CHECKING:
     import duckdb

@@ -8,9 +8,9 @@ from typing import Any
 
 from gg_datalog.diagnosis.causes import finding
 from gg_datalog.diagnosis.scene import ONE, Scene
-from gg_datalog.findings import Kind
-from gg_datalog.report import Finding
-from gg_datalog.wording import names_text, ranks_text, some, span
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.placement import names_text, ranks_text, some, span
+from gg_datalog.result.report import Finding
 
 
 def unwritten(scene: Scene, seq: str, dists: Sequence[str]) -> Finding | None:

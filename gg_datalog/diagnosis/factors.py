@@ -10,10 +10,10 @@ from typing import Any
 from gg_datalog.diagnosis.causes import finding
 from gg_datalog.diagnosis.parts import linear
 from gg_datalog.diagnosis.scene import ONE, Held, Scene
-from gg_datalog.findings import Kind
-from gg_datalog.report import Finding
-from gg_datalog.terms import coefficient_text
-from gg_datalog.wording import names_text, numbers_text, ranks_text
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.placement import names_text, numbers_text, ranks_text
+from gg_datalog.result.report import Finding
+from gg_datalog.result.terms import coefficient_text
 
 STEPS = 100
 

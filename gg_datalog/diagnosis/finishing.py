@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from gg_datalog.diagnosis.scene import Scene
-from gg_datalog.report import Finding
+from gg_datalog.result.report import Finding
 
 LENGTH = 16
 _PLACE = re.compile(r"^(?P<file>.*?):(?P<line>\d+)(?: in (?P<function>[^:]*))?(?:: (?P<text>.*))?$")

@@ -9,10 +9,10 @@ from typing import Any
 
 from gg_datalog.diagnosis.causes import finding
 from gg_datalog.diagnosis.scene import Held, Part, Scene, Thing
-from gg_datalog.findings import Kind
-from gg_datalog.report import Finding
-from gg_datalog.terms import parse_record
-from gg_datalog.wording import names_text, numbers_text, ranks_text, some, span, spans_text
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.placement import names_text, numbers_text, ranks_text, some, span, spans_text
+from gg_datalog.result.report import Finding
+from gg_datalog.result.terms import parse_record
 
 GRADIENT = ("grad_", "updated_")
 

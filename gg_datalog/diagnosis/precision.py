@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from gg_datalog.diagnosis.causes import finding
 from gg_datalog.diagnosis.scene import Scene
-from gg_datalog.findings import Kind
-from gg_datalog.report import Finding
-from gg_datalog.wording import dtype_text, names_text
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.placement import dtype_text, names_text
+from gg_datalog.result.report import Finding
 
 
 def precision(scene: Scene) -> Iterator[Finding]:

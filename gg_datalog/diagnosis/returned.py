@@ -10,10 +10,10 @@ from gg_datalog.diagnosis.differences import returned_instead
 from gg_datalog.diagnosis.factors import Factor, counted_twice, returned_factor
 from gg_datalog.diagnosis.parts import GRADIENT, coverage
 from gg_datalog.diagnosis.scene import Held, Scene
-from gg_datalog.findings import Kind
-from gg_datalog.report import Finding
-from gg_datalog.terms import coefficient_text, coefficient_value
-from gg_datalog.wording import names_text, spans_text
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.placement import names_text, spans_text
+from gg_datalog.result.report import Finding
+from gg_datalog.result.terms import coefficient_text, coefficient_value
 
 
 def returned(scene: Scene) -> Iterator[Finding]:

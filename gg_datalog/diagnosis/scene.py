@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.affine import Box
-from gg_datalog.terms import parse_record
-from gg_datalog.wording import (
+from gg_datalog.result.blocks import Box
+from gg_datalog.result.placement import (
     box_of,
     dtype_text,
     merged,
@@ -20,6 +19,7 @@ from gg_datalog.wording import (
     spans_text,
     tensor_text,
 )
+from gg_datalog.result.terms import parse_record
 
 if TYPE_CHECKING:
     import duckdb

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from gg_datalog.affine import Box
 from gg_datalog.diagnosis.causes import finding
 from gg_datalog.diagnosis.parts import coverage
 from gg_datalog.diagnosis.scene import ONE, Held, Scene
-from gg_datalog.findings import Kind
-from gg_datalog.report import Finding
-from gg_datalog.terms import runs_of
-from gg_datalog.wording import box_of, names_text, some, span, spans_text
+from gg_datalog.result.blocks import Box
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.placement import box_of, names_text, some, span, spans_text
+from gg_datalog.result.report import Finding
+from gg_datalog.result.terms import runs_of
 
 DEPTH = 6
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.errors import GGError, InputError
-from gg_datalog.folders import in_use, read_manifest
-from gg_datalog.progress import Progress
-from gg_datalog.proofs.checker import ONE, Checker, Refused, Statement
+from gg_datalog.foundation.errors import GGError, InputError
+from gg_datalog.foundation.folders import in_use, read_manifest
+from gg_datalog.foundation.progress import Progress
+from gg_datalog.proofs.checker import ONE, Checker, Statement
 from gg_datalog.proofs.derivations import Derivation, Derivations, elements
-from gg_datalog.results import AGAIN, open_result
+from gg_datalog.proofs.positions import Refused
+from gg_datalog.result.folder import AGAIN, open_result
+from gg_datalog.result.records import Records
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,8 +30,7 @@ def derivations(database: duckdb.DuckDBPyConnection) -> Derivations:
     from gg_datalog.extract.schema import RULE_RELATIONS
 
     rows = {r.name: database.table(f'"{r.name}"').fetchall() for r in RULE_RELATIONS}
-    holds = database.sql("SELECT dist, seq, times, parts, block FROM holds ORDER BY ALL")
-    return Derivations(Checker(rows), holds.fetchall())
+    return Derivations(Checker(rows), Records(database).relations())
 
 
 def certificate(result: Path, progress: Progress) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import GGError, InputError
 from gg_datalog.extract.schema import RULE_RELATIONS
-from gg_datalog.progress import Progress
+from gg_datalog.foundation.errors import GGError, InputError
+from gg_datalog.foundation.progress import Progress
+from gg_datalog.foundation.regular import refuse_special
 from gg_datalog.proofs.certifying import FORM
-from gg_datalog.proofs.checker import Checker, Refused
-from gg_datalog.reading import refuse_special
-from gg_datalog.store import open_facts
+from gg_datalog.proofs.checker import Checker
+from gg_datalog.proofs.positions import Refused
+from gg_datalog.result.store import open_facts
 
 WRITTEN_BY = "give a file written by `gg-datalog certificate`"
 FIELDS = {"form", "facts", "steps", "outputs"}

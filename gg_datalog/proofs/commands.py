@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gg_datalog.visible import visible, visible_json
+from gg_datalog.foundation.visible import visible, visible_json
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path)
@@ -29,7 +29,7 @@ def explain(result: Path, tensor: str, rank: int | None, depth: int | None, form
 
     TENSOR is a node: add_1 of the sequential graph, r0.mm_5 of a rank, or mm_5 with --rank.
     """
-    from gg_datalog.progress import progress
+    from gg_datalog.foundation.progress import progress
     from gg_datalog.proofs.explaining import explain as explained
     from gg_datalog.proofs.explanation import as_json, as_tree
 
@@ -55,11 +55,11 @@ def _columns() -> int:
 @click.option("-o", "--out", "proof", required=True, type=FILE, help="File for the certificate.")
 def certificate(result: Path, proof: Path) -> None:
     """Write for each mapped output the steps that prove it, for `check`."""
-    from gg_datalog.folders import adopt
-    from gg_datalog.progress import progress
+    from gg_datalog.foundation.folders import adopt
+    from gg_datalog.foundation.progress import progress
+    from gg_datalog.foundation.whole import replace_file
     from gg_datalog.proofs.certifying import as_text
     from gg_datalog.proofs.certifying import certificate as certified
-    from gg_datalog.writing import replace_file
 
     with progress() as say:
         document = certified(result, say)
@@ -79,7 +79,7 @@ def check(proof: Path, facts: Path) -> None:
     Ends with 0 where every step follows and every output is proved, with 1 where one is not, with
     2 on bad input.
     """
-    from gg_datalog.progress import progress
+    from gg_datalog.foundation.progress import progress
     from gg_datalog.proofs.checking import NotProved, checked
 
     try:

@@ -15,22 +15,13 @@ from itertools import islice, product
 from math import prod
 from typing import Any
 
-from gg_datalog.proofs.checker import (
-    Block,
-    Checker,
-    Coefficient,
-    Digits,
-    Part,
-    Refused,
-    Statement,
-    normal,
-)
-from gg_datalog.terms import chain, parse_record
+from gg_datalog.proofs.checker import Checker, Coefficient, Part, Statement
+from gg_datalog.proofs.positions import Block, Digits, Refused, normal
+from gg_datalog.result import terms
+from gg_datalog.result.records import Relation
 
 TRIALS = 4096
 """How many combinations of operands are tried for one relation."""
-
-Row = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -50,39 +41,20 @@ class Derivation:
         return found
 
 
-def statement(row: Row) -> Statement:
-    """A row of `holds`, its terms as the engines write them."""
-    dist, seq, times, parts, block = row
-    return Statement(dist, seq, _coefficient(times), _parts(parts), _block(block))
+def statement(row: Relation) -> Statement:
+    """A row of `holds` as the checker says it."""
+    num, den, over, under = row.times
+    times, parts = Coefficient(Fraction(num, den), over, under), (Part(*x) for x in row.parts)
+    return Statement(row.dist, row.seq, times, tuple(parts), _block(row.block))
 
 
-def _coefficient(text: str) -> Coefficient:
-    num, den, over, under = parse_record(text)
-    return Fraction(num, den), str(over or ""), str(under or "")
-
-
-def _parts(text: str) -> tuple[Part, ...]:
-    return tuple((_axis(along), *rest) for along, *rest in chain(parse_record(text)))
-
-
-def _axis(record: Any) -> tuple[tuple[str, int], ...]:
-    return tuple((str(by), place) for by, place in chain_of_pairs(record))
-
-
-def chain_of_pairs(record: Any) -> Iterator[tuple[Any, Any]]:
-    """``(by, place, inner)``, from the outermost on."""
-    while record is not None:
-        by, place, record = record
-        yield by, place
-
-
-def _block(text: str) -> Block:
+def _block(block: terms.Block) -> Block:
     seq: dict[int, int] = {}
     dist: dict[int, int] = defaultdict(int)
     runs = []
-    for p, entry in enumerate(chain(parse_record(text))):
+    for p, entry in enumerate(block):
         seq[p] = 0
-        for stride, lo, n, d, dist_stride, dist_lo in chain(entry):
+        for stride, lo, n, d, dist_stride, dist_lo in entry:
             seq[p] += stride * lo
             if d >= 0:
                 dist[d] += dist_stride * dist_lo
@@ -92,18 +64,19 @@ def _block(text: str) -> Block:
 
 def elements(x: Statement) -> int:
     """How many pairs of positions a statement speaks of."""
-    return prod(run[2] for run in x.block.runs)
+    return prod(run.n for run in x.block.runs)
 
 
 class Derivations:
     """Finds the rule applications behind the rows of `holds`."""
 
-    def __init__(self, facts: Checker, rows: Iterable[Row]) -> None:
+    def __init__(self, facts: Checker, rows: Iterable[Relation]) -> None:
         self.facts = facts
-        self._rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        self._rows: dict[tuple[str, str], list[Relation]] = defaultdict(list)
         for row in rows:
-            self._rows[row[0], row[1]].append(row)
+            self._rows[row.dist, row.seq].append(row)
         self._between: dict[tuple[str, str], list[Statement]] = {}
+        self._row: dict[int, Relation] = {}
         self._givers = _givers(facts)
 
     def between(self, dist: str, seq: str) -> list[Statement]:
@@ -113,9 +86,15 @@ class Derivations:
             found: list[Statement] = []
             for row in self._rows.get(pair, ()):
                 x = statement(row)
-                found += [x] if x not in found else []
+                if x not in found:
+                    found.append(x)
+                    self._row[id(x)] = row
             self._between[pair] = found
         return self._between[pair]
+
+    def row(self, x: Statement) -> Relation:
+        """The row of `holds` that a statement, which :meth:`between` gave, is read from."""
+        return self._row[id(x)]
 
     def about(self, tensor: str) -> list[Statement]:
         """Everything that was derived about a base tensor of either side."""
@@ -249,8 +228,8 @@ def _lies(view: Block, labels: Sequence[int], block: Block) -> bool:
     """Does the sequential side of what is seen on labels lie where that of the result lies?"""
     for dim, label in enumerate(labels):
         if label in view.seq:
-            mine = {run[1:3] for run in view.runs if run[0] == label}
-            theirs = {run[1:3] for run in block.runs if run[0] == dim}
+            mine = {(run.step, run.n) for run in view.runs if run.seq == label}
+            theirs = {(run.step, run.n) for run in block.runs if run.seq == dim}
             if view.seq[label] != block.seq[dim] or mine != theirs:
                 return False
     return True

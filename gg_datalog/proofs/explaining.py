@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.proofs.explanation import Explanation
 from gg_datalog.proofs.telling import Teller
-from gg_datalog.results import open_result
+from gg_datalog.result.folder import open_result
+from gg_datalog.result.names import ranked
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,6 +51,8 @@ class Explainer:
         """As :func:`explain`, of the result that was opened."""
         side, number, name = _found(self._database, tensor, rank)
         base = _base(self._database, side, number, name)
+        if (side, base) not in self._teller.made:
+            raise _unrelated(name)
         told = self._teller.afresh(DEPTH if depth is None else depth)
         mapped, trees = told.tensor(side, base, rank if side == "seq" else None)
         text = f"r{number}.{name}" if side == "dist" else name
@@ -64,9 +66,9 @@ def _found(
     known = database.execute("SELECT side, rank, name FROM graph_node").fetchall()
     places = {("seq", 0, name) for side, _, name in known if side == "seq"}
     places |= {("dist", number, name) for side, number, name in known if side == "dist"}
-    prefixed = re.fullmatch(r"r(\d+)\.(.+)", tensor)
+    number, node = ranked(tensor)
     wanted = [("dist", rank, tensor)] if rank is not None else []
-    wanted += [("dist", int(prefixed[1]), prefixed[2])] if prefixed else []
+    wanted += [("dist", number, node)] if number >= 0 else []
     for place in [*wanted, ("seq", 0, tensor)]:
         if place in places:
             return place
@@ -85,7 +87,10 @@ def _base(database: duckdb.DuckDBPyConnection, side: str, rank: int, name: str) 
         [side, name, rank],
     ).fetchall()
     if not rows or not rows[0][0]:
-        raise InputError(
-            f"`{name}` holds no tensor that is related", None, "ask for a node that computes one"
-        )
+        raise _unrelated(name)
     return str(rows[0][0])
+
+
+def _unrelated(name: str) -> InputError:
+    hint = "ask for a node that computes one"
+    return InputError(f"`{name}` holds no tensor that is related", None, hint)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gg_datalog.foundation.visible import visible_json
 from gg_datalog.proofs.stating import Made
-from gg_datalog.reporting.printable import printable
-from gg_datalog.visible import visible_json
+from gg_datalog.result.printable import printable
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -45,11 +45,6 @@ class Node:
         below = [node.document() for node in self.premises]
         about = {"text": self.text, "state": self.state, "rule": self.rule, "at": places}
         return {**about, "premises": below, "more": self.more}
-
-
-def _place(made: Made) -> dict[str, str]:
-    where = {"source": made.source, "module": made.module}
-    return {"side": made.side, "node": made.name, "target": made.target, **where}
 
 
 @dataclass(frozen=True)

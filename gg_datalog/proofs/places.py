@@ -5,10 +5,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
-# Seq step, dimension of the result (-1: none, -2: declared), its step, shift.
-Level = tuple[int, int, int, int]
+from gg_datalog.proofs.positions import Block, Refused, Run
+
+NONE, DECLARED = -1, -2  # no dimension of the result; one that lies as is declared
+
+
+class Level(NamedTuple):
+    """Every `step` positions of a dimension of the output lie `stride` apart along dimension `dim`
+    of what a rank returns, `shift` steps further on (DECLARED: in way `stride`)."""
+
+    step: int
+    dim: int
+    stride: int
+    shift: int
+
+
+class Piece(NamedTuple):
+    """Positions [lo, lo + n) of an output, `shift` further on than where they lie."""
+
+    lo: int
+    n: int
+    shift: int
+
+
 Lies = tuple[tuple[Level, ...], ...]  # per sequential dimension, the widest step first
 
 
@@ -71,7 +92,7 @@ def _all_ways(
     for x, dist in product(found, map(checker.shape, shapes)):
         try:
             view = x.block.unfolded(f.digits[0]).turned().unfolded(dist.digits[0]).turned()
-        except ValueError:
+        except Refused:  # it does not lie in these digits
             continue
         if in_order(view.runs) or not placed:
             for way in (-1, *numbers):
@@ -82,51 +103,58 @@ def _all_ways(
             yield lie
 
 
-def in_order(runs: Sequence[tuple[int, int, int, int, int]]) -> bool:
-    """Do runs (p, s, n, d, t) go through the positions of both sides one after the other?"""
-    order = sorted(runs, key=lambda r: (r[0], -r[1]))
-    there = [(d, -t) for _, _, _, d, t in order]
-    return all(a < b for a, b in pairwise(there))
+def in_order(runs: Sequence[Run]) -> bool:
+    """Do runs go through the positions of both sides one after the other?"""
+    order = sorted(runs, key=lambda run: (run.seq, -run.step))
+    return all(a < b for a, b in pairwise((run.dist, -run.stride) for run in order))
 
 
-def lies(block: Any, dimensions: int, declared: Sequence[Sequence[Any]], way: int) -> Lies:
+def lies(block: Block, dimensions: int, declared: Sequence[Sequence[Any]], way: int) -> Lies:
     """How a block lies, whose positions are those of ``dimensions`` dimensions of the output. A
     dimension of which ``declared`` rows (way, lo, n, shift) of that way have what there is lies as
     declared."""
     rest, found = dict(block.dist), []
     for p in range(dimensions):
         at, levels = block.seq.get(p, 0), list[Level]()
-        mine = sorted((run for run in block.runs if run[0] == p), key=lambda run: -run[1])
+        mine = sorted((run for run in block.runs if run.seq == p), key=lambda run: -run.step)
         if not mine and len(block.seq) == len(block.dist) and p in rest:
-            mine = [(p, 1, 1, p, 1)]
-        pieces = _pieces(mine, at, rest.get(mine[0][3], 0) if mine else 0)
-        for _, s, _, d, t in mine:
-            (ours, at), (theirs, rest[d]) = divmod(at, s), divmod(rest[d], t)
-            levels.append((s, d, t, ours - theirs))
-        levels += [(1, -1, 0, at)] if at else []
-        rows = [row[1:] for row in declared[p] if row[0] == way]
-        if pieces and all(
-            any(x == shift and lo <= a and a + n <= lo + m for lo, m, x in rows)
-            for a, n, shift in pieces
-        ):
-            levels = [(0, -2, way, 0)]
+            mine = [Run(p, 1, 1, p, 1)]
+        pieces = _pieces(mine, at, rest.get(mine[0].dist, 0) if mine else 0)
+        for run in mine:
+            ours, at = divmod(at, run.step)
+            theirs, rest[run.dist] = divmod(rest[run.dist], run.stride)
+            levels.append(Level(run.step, run.dist, run.stride, ours - theirs))
+        levels += [Level(1, NONE, 0, at)] if at else []
+        rows = [Piece(*row[1:]) for row in declared[p] if row[0] == way]
+        if pieces and all(any(_inside(piece, row) for row in rows) for piece in pieces):
+            levels = [Level(0, DECLARED, way, 0)]
         found.append(tuple(levels))
     return tuple(found) if not any(rest.values()) else ()
 
 
-def _pieces(mine: Sequence[Any], start: int, there: int) -> list[tuple[int, int, int]]:
-    """The piece that the runs of a dimension are, or the equally spaced ones: (lo, n, shift)."""
-    *outer, (_, step, n, d, stride) = mine or [(0, 0, 0, 0, 0)]
-    many, s, t = (outer[0][2], outer[0][1], outer[0][4]) if outer else (1, 0, 0)
-    if len(outer) > 1 or (step, stride) != (1, 1) or any(run[3] != d for run in outer):
+def _inside(piece: Piece, row: Piece) -> bool:
+    within = row.lo <= piece.lo and piece.lo + piece.n <= row.lo + row.n
+    return within and piece.shift == row.shift
+
+
+def _pieces(mine: Sequence[Run], start: int, there: int) -> list[Piece]:
+    """The piece that the runs of a dimension are, the widest first, or the equally spaced ones."""
+    if not mine or len(mine) > 2:
         return []
-    return [(start + s * j, n, start - there + (s - t) * j) for j in range(many)]
+    inner = mine[-1]
+    outer = mine[0] if len(mine) == 2 else Run(inner.seq, 0, 1, inner.dist, 0)
+    if (inner.step, inner.stride) != (1, 1) or outer.dist != inner.dist:
+        return []
+    apart = outer.step - outer.stride
+    return [
+        Piece(start + outer.step * j, inner.n, start - there + apart * j) for j in range(outer.n)
+    ]
 
 
 def cyclic(found: Lies, periods: Sequence[set[int]]) -> bool:
     """Do positions recur along a dimension that was not made of several ones?"""
     return any(
-        b[1] in (a[1], -1) and a[0] not in periods[p]
+        b.dim in (a.dim, NONE) and a.step not in periods[p]
         for p, levels in enumerate(found)
         for a, b in pairwise(levels)
     )
@@ -142,11 +170,11 @@ def along_axes(
     for rank, ways in shares.items():
         for found in ways:
             for p, levels in enumerate(found):
-                for i, (_, dim, way, shift) in enumerate(levels):
-                    if dim == -2:
-                        as_declared[p][way].add(rank)
+                for i, level in enumerate(levels):
+                    if level.dim == DECLARED:
+                        as_declared[p][level.stride].add(rank)
                     else:
-                        shifts[p, i][rank].add(shift)
+                        shifts[p, i][rank].add(level.shift)
     every = list(axes)
     return all(
         not any(x for mine in found.values() for x in mine)

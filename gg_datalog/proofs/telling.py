@@ -13,7 +13,8 @@ from gg_datalog.proofs.certifying import derivations
 from gg_datalog.proofs.checker import ONE, Statement
 from gg_datalog.proofs.derivations import Derivation, Derivations, elements
 from gg_datalog.proofs.explanation import Node
-from gg_datalog.proofs.stating import nodes, opened_at, stated
+from gg_datalog.proofs.stating import nodes
+from gg_datalog.result.records import Records
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,7 +32,7 @@ class Teller:
         self.database = database
         self.depth = depth
         self.known: Derivations = derivations(database)
-        self.made, self.operators = nodes(database), opened_at(database)
+        self.made, self._texts = nodes(database), Records(database).texts()
         self._told: set[int] = set()
         self._gone: set[tuple[str, str]] = set()
 
@@ -62,7 +63,7 @@ class Teller:
         found = self.known.about(base)
         found = [x for x in found if (x.seq if side == "seq" else x.dist) == base]
         if rank is not None:
-            found = [x for x in found if self.made["dist", x.dist].name.startswith(f"r{rank}.")]
+            found = [x for x in found if self.made["dist", x.dist].rank == rank]
         order = {key: place for place, key in enumerate(self.made)}
         alike = {
             id(x): self.made["dist", x.dist].target == self.made["seq", x.seq].target for x in found
@@ -77,15 +78,15 @@ class Teller:
         )
         if side == "dist":
             return found
-        first: dict[str, Statement] = {}
+        first: dict[int, Statement] = {}
         for x in found:  # of each rank what holds most of it
-            first.setdefault(self.made["dist", x.dist].name.partition(".")[0], x)
+            first.setdefault(self.made["dist", x.dist].rank, x)
         return list(first.values())
 
     def holds(self, x: Statement, depth: int, path: Sequence[Statement]) -> Node:
         """Why a statement holds."""
         at = [self.made["dist", x.dist], self.made["seq", x.seq]]
-        node = Node(stated(x, self.made, self.operators), at=at)
+        node = Node(self._texts[self.known.row(x)], at=at)
         if id(x) in self._told:
             node.state = "above"
             return node

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gg_datalog.errors import GGError, InputError
+from gg_datalog.foundation.errors import GGError, InputError
 
 if TYPE_CHECKING:
     from gg_datalog.extract.documents import CaseDocuments

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 LOGGED = re.compile(r"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]\s]+:\d+\] ?")

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.names import COLLECTIVE_SPACES
+from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.table import load_table
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers.fx_nodes import Program
 from gg_datalog.readers.fx_values import Json
 
@@ -127,7 +128,7 @@ def _collectives(program: Program) -> Iterator[tuple[Json, str]]:
 
 def _kind(node: Json, aliases: Mapping[str, str]) -> str | None:
     """Which collective a node is, if it is one."""
-    name = node["target"].rpartition(".")[0]
+    name = packet_of(node["target"])
     space, _, kernel = aliases.get(name, name).partition(".")
     collective = space in COLLECTIVE_SPACES and kernel != "wait_tensor"
     return kernel if collective and node["op"] == "call_function" else None

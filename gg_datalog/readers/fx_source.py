@@ -7,7 +7,7 @@ import re
 import warnings
 from bisect import bisect_right
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers.fx_clean import PRINT, Cleaned
 
 SOURCE = re.compile(r"File: (.+?):(\d+)(?: in (.+?))?, code: ?(.*)$")

@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.graph import HIGHER_ORDER
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers import fx_nodes
 from gg_datalog.readers.fx_clean import Cleaned, cleaned
 from gg_datalog.readers.fx_constants import declared

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.documents import CaseDocuments
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers import ReaderInput
 from gg_datalog.readers.fx_constants import with_values
 from gg_datalog.readers.fx_groups import group_document, unused

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract.documents import CaseDocuments
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers import (
     ReaderInput,
     hlo_collectives,

@@ -12,11 +12,10 @@ from gg_datalog.readers.hlo_scan import numbers
 from gg_datalog.readers.hlo_shapes import Array
 
 if TYPE_CHECKING:
-    from gg_datalog.readers.hlo_graph import Value
-    from gg_datalog.readers.hlo_program import Program
+    from gg_datalog.readers.hlo_graph import Value, Writer
 
 
-def fold(p: Program) -> Known | None:
+def fold(p: Writer) -> Known | None:
     """The elements of the result at hand, where they are known."""
     shape, opcode = p.at.shape, p.at.opcode
     if not isinstance(shape, Array) or shape.dtype in ("c64", "c128"):
@@ -39,12 +38,12 @@ def fold(p: Program) -> Known | None:
     return rule(p, shape, values)
 
 
-def _literal(p: Program, shape: Array) -> Known | None:
+def _literal(p: Writer, shape: Array) -> Known | None:
     values = read_literal(p.at.inner, shape)
     return None if values is None else k.tabled(values, shape)
 
 
-def _iota(p: Program, shape: Array) -> Known | None:
+def _iota(p: Writer, shape: Array) -> Known | None:
     dims = numbers(p.at.attributes.get("iota_dimension", "0"))
     if not shape.dims or not counts(Array(shape.dtype, (shape.dims[dims[0]],))):
         return None
@@ -68,20 +67,20 @@ def _known(value: Value) -> Known:
     return value.known
 
 
-def _arithmetic(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _arithmetic(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     if len(values) != 2 or any(v.shape != shape for v in values):
         return None
     return k.binary(p.at.opcode, shape, _known(values[0]), _known(values[1]))
 
 
-def _compare(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _compare(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     a, b = values
     if not a.shape.integers or a.shape != b.shape:
         return None
     return k.compared(p.at.attributes.get("direction", ""), shape, _known(a), _known(b))
 
 
-def _select(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _select(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     mask, a, b = values
     if mask.known is None or a.shape != shape or b.shape != shape:
         return None
@@ -93,21 +92,21 @@ def _select(p: Program, shape: Array, values: list[Value]) -> Known | None:
     return k.selected(shape, mask.known, a.known, b.known) if shape.integers else None
 
 
-def _broadcast(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _broadcast(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     return k.broadcasted(_known(values[0]), p.ints("dimensions"), shape, values[0].shape)
 
 
-def _reshape(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _reshape(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     x = values[0]
     same = x.shape.size == shape.size and x.shape.dtype == shape.dtype
     return k.reshaped(_known(x), x.shape, shape) if same else None
 
 
-def _same(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _same(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     return values[0].known if values[0].shape == shape else None
 
 
-def _convert(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _convert(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     x = values[0]
     value = number(x.known)
     if x.shape.floats and shape.floats and value is not None:
@@ -115,7 +114,7 @@ def _convert(p: Program, shape: Array, values: list[Value]) -> Known | None:
     return k.converted(_known(x), x.shape, shape)
 
 
-def _transpose(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _transpose(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     x, order = values[0], p.ints("dimensions")
     known = _known(x)
     if isinstance(known, Affine):
@@ -126,7 +125,7 @@ def _transpose(p: Program, shape: Array, values: list[Value]) -> Known | None:
     )
 
 
-def cuts(p: Program) -> list[tuple[int, int, int]]:
+def cuts(p: Writer) -> list[tuple[int, int, int]]:
     """(start, end, step) per dimension of ``slice={[0:4], [1:9:2]}``."""
     found = []
     for part in p.at.attributes.get("slice", "").split("]"):
@@ -136,7 +135,7 @@ def cuts(p: Program) -> list[tuple[int, int, int]]:
     return found
 
 
-def _slice(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _slice(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     rows = cuts(p)
     starts, steps = [r[0] for r in rows], [r[2] for r in rows]
     return k.sliced(_known(values[0]), values[0].shape, starts, steps, shape)
@@ -147,7 +146,7 @@ def clamped(starts: list[int], whole: Array, sizes: tuple[int, ...]) -> list[int
     return [max(0, min(s, n - z)) for s, n, z in zip(starts, whole.dims, sizes, strict=True)]
 
 
-def _dynamic_slice(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _dynamic_slice(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     starts = [number(v.known) for v in values[1:]]
     if any(s is None for s in starts):
         return None
@@ -155,7 +154,7 @@ def _dynamic_slice(p: Program, shape: Array, values: list[Value]) -> Known | Non
     return k.sliced(_known(values[0]), values[0].shape, at, [1] * len(at), shape)
 
 
-def _concatenate(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _concatenate(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     if len(shape.dims) != 1:
         return None
     rows = [k.every(_known(v), v.shape) for v in values]
@@ -164,19 +163,19 @@ def _concatenate(p: Program, shape: Array, values: list[Value]) -> Known | None:
     return k.tabled([n for row in rows if row for n in row], shape)
 
 
-def _negate(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _negate(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     if not shape.integers or shape.dtype == "pred":
         return None
     return k.binary("subtract", shape, splat(0, shape), _known(values[0]))
 
 
-def _not(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _not(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     if shape.dtype != "pred":
         return None
     return k.binary("xor", shape, splat(True, shape), _known(values[0]))
 
 
-def _clamp(p: Program, shape: Array, values: list[Value]) -> Known | None:
+def _clamp(p: Writer, shape: Array, values: list[Value]) -> Known | None:
     low, x, high = values
     ends = number(low.known), number(high.known)
     if not shape.integers or x.shape != shape or ends[0] is None or ends[1] is None:
@@ -185,7 +184,7 @@ def _clamp(p: Program, shape: Array, values: list[Value]) -> Known | None:
     return None if top is None else k.binary("minimum", shape, top, splat(ends[1], shape))
 
 
-RULES: dict[str, Callable[[Program, Array, list[Value]], Known | None]] = {
+RULES: dict[str, Callable[[Writer, Array, list[Value]], Known | None]] = {
     "compare": _compare,
     "select": _select,
     "broadcast": _broadcast,

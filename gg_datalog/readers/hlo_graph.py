@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers.hlo_devices import Devices
 from gg_datalog.readers.hlo_known import Affine, Known, number
 from gg_datalog.readers.hlo_literals import Number
+from gg_datalog.readers.hlo_scan import numbers
 from gg_datalog.readers.hlo_shapes import Array, Shape
 from gg_datalog.readers.hlo_sources import Sources
 from gg_datalog.readers.hlo_text import Instruction, Module
@@ -76,6 +77,7 @@ class Writer:
     recipes: dict[Any, Recipe] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)  # of integers that are clamped
+    env: dict[str, Result] = field(default_factory=dict)
     path: str = ""  # of the calls around, in front of names
     at: Instruction = None  # type: ignore[assignment]
     sources: Sources = None  # type: ignore[assignment]
@@ -84,7 +86,11 @@ class Writer:
         self.sources = Sources(self.module)
         self._from: tuple[int, tuple[str, str]] = (0, ("", ""))
 
-    # ---- errors
+    # ---- the instruction at hand
+    def ints(self, key: str) -> list[int]:
+        """An attribute such as ``dimensions={0,1}``; empty where it is absent."""
+        return numbers(self.at.attributes.get(key, ""))
+
     def error(self, what: str, hint: str | None = None) -> InputError:
         """An error about the instruction at hand."""
         name = f"`{self.at.name}` ({self.at.opcode})"
@@ -178,10 +184,10 @@ class Writer:
         self.like(made, x)
         return made
 
-    def like(self, made: Value, x: Value) -> None:
+    def like(self, result: Value, x: Value) -> None:
         """Elements of one are elements of the other."""
         if x.node in self.ranges:
-            self.ranges[made.node] = self.ranges[x.node]
+            self.ranges[result.node] = self.ranges[x.node]
 
     def permuted(self, x: Value, order: Sequence[int], suffix: str = "") -> Value:
         """The dimensions in another order."""

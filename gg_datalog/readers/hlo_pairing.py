@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers.hlo_devices import BadGroups
 from gg_datalog.readers.hlo_graph import Json, Recipe, Value
 from gg_datalog.readers.hlo_program import Program

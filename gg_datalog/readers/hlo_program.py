@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers.hlo_devices import BadGroups
 from gg_datalog.readers.hlo_fold import fold
 from gg_datalog.readers.hlo_graph import Recipe, Result, Value, Writer, literal
 from gg_datalog.readers.hlo_known import Affine, Known, Table, number
 from gg_datalog.readers.hlo_literals import BadLiteral, Number, read_literal
-from gg_datalog.readers.hlo_scan import Unbalanced, numbers
+from gg_datalog.readers.hlo_scan import Unbalanced
 from gg_datalog.readers.hlo_shapes import Array, Shape
 from gg_datalog.readers.hlo_text import Computation
 
@@ -40,7 +40,6 @@ def lowers(*opcodes: str) -> Callable[[Handler], Handler]:
 class Program(Writer):
     """One device's program while it is translated."""
 
-    env: dict[str, Result] = field(default_factory=dict)
     fallback: Handler = lambda program: None
     lookups: dict[str, Lookup] = field(default_factory=dict)  # by node: how it was looked up
     spread: dict[str, tuple[Value, list[int]]] = field(default_factory=dict)  # repeated masks
@@ -66,10 +65,6 @@ class Program(Writer):
     def operands(self) -> list[Value]:
         """All operands, each one tensor."""
         return [self.operand(i) for i in range(len(self.at.operands))]
-
-    def ints(self, key: str) -> list[int]:
-        """An attribute such as ``dimensions={0,1}``; empty where it is absent."""
-        return numbers(self.at.attributes.get(key, ""))
 
     def called(self, key: str = "to_apply") -> Computation:
         """The computation that an attribute names."""

@@ -1,17 +1,14 @@
 """Every command with its options, as ``docs/commands.md``: what ``--help`` says, with links.
 
-python -m gg_datalog.reference.commands > docs/commands.md
+`make docs` writes it; the command line is given, since it lies above the reference.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from inspect import cleandoc
 
 import click
-
-from gg_datalog.cli import cli
 
 NAME = "gg-datalog"
 INTRODUCTION = """\
@@ -52,12 +49,12 @@ PAGES = {
 }
 
 
-def reference() -> str:
-    """All commands, as Markdown."""
-    names = sorted(cli.commands)
-    rows = (f"| [`{one}`](#{one}) | {_line(cli.commands[one])} |" for one in names)
+def reference(cli: click.Group) -> str:
+    """All commands of the command line, as Markdown."""
+    commands = sorted(cli.commands.items())
+    rows = (f"| [`{name}`](#{name}) | {_line(command)} |" for name, command in commands)
     table = "\n".join(["| command | what it does |", "| --- | --- |", *rows]) + "\n"
-    return "\n".join([INTRODUCTION, table, *(_section(name) for name in names)])
+    return "\n".join([INTRODUCTION, table, *(_section(*one) for one in commands)])
 
 
 def _line(command: click.Command) -> str:
@@ -65,8 +62,7 @@ def _line(command: click.Command) -> str:
     return cleandoc(command.help or "").partition("\n\n")[0].replace("\n", " ")
 
 
-def _section(name: str) -> str:
-    command = cli.commands[name]
+def _section(name: str, command: click.Command) -> str:
     context = click.Context(command, info_name=f"{NAME} {name}")
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     parts = [f"## {name}", _escaped(cleandoc(command.help or "")), f"```text\n{usage}\n```"]
@@ -88,7 +84,3 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
 def _escaped(text: str) -> str:
     """Text of a terminal, without what Markdown would take for a tag."""
     return text.replace("<", "&lt;")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

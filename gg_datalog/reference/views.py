@@ -14,17 +14,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from gg_datalog.asking import listed
-from gg_datalog.database import VIEWS, complete, create
-from gg_datalog.documentation import program_path
+from gg_datalog.datalog import program_path
 from gg_datalog.engine.parser import parse_program
 from gg_datalog.extract.schema import REPORT_RELATIONS, RULE_RELATIONS, Relation
-from gg_datalog.records import COMMENTS
+from gg_datalog.queries import listed
+from gg_datalog.result.database import PEOPLE, VIEWS, complete, create
+from gg_datalog.result.records import COMMENTS
 
 if TYPE_CHECKING:
     import duckdb
 
-FIRST = ("shard", "operator", "collective")
 INTRODUCTION = """\
 # Views and queries
 
@@ -33,18 +32,25 @@ Written by `make docs` from the comments in SQL; do not edit. How to use them is
 
 `result.duckdb`, in every result folder, has the facts and the derived relations as views of the
 same names ([all relations](relations.md)), and the views and queries below.
+`gg-datalog query --tables` lists the views that people ask first.
 """
+INTERNAL = (
+    "They serve the program and may change with it. They lie in schema `internal`; "
+    "`gg-datalog query` finds them by their names alone."
+)
 
 
 def reference() -> str:
     """All views and queries, as Markdown."""
-    lines = described()
-    parts = [INTRODUCTION, _section("What people ask first", [lines[name] for name in FIRST])]
+    with empty_result() as database:
+        lines = {name: f"- `{head}`: {text}" for name, head, text in described(database)}
+    parts = [INTRODUCTION, _section("What people ask first", [lines[name] for name in PEOPLE])]
     parts.append(_section("Records as rows", [lines[name] for name in COMMENTS]))
+    parts.append(f"## What serves the program\n\n{INTERNAL}\n")
     for file in VIEWS:
-        text = files("gg_datalog").joinpath("views", f"{file}.sql").read_text("utf-8")
-        made = [name for name in re.findall(r"CREATE VIEW (\w+)", text) if name not in FIRST]
-        parts.append(_section(_about(text), [lines[name] for name in made]))
+        text = files("gg_datalog.result").joinpath("views", f"{file}.sql").read_text("utf-8")
+        made = re.findall(r"CREATE VIEW internal\.(\w+)", text)
+        parts.append("#" + _section(_about(text), [lines[name] for name in made]))
     parts.append(f"## Queries\n\n`gg-datalog query RESULT NAME`:\n\n```text\n{listed()}\n```\n")
     return "\n".join(parts)
 
@@ -59,20 +65,25 @@ def _about(text: str) -> str:
     return re.split(r"[.:]", header)[0].replace("\n", " ")
 
 
-def described() -> dict[str, str]:
-    """Every view of a result as a line: its name, its columns, its comment."""
-    with _empty_result() as database:
-        found = database.execute(
-            "SELECT v.view_name, list(c.column_name ORDER BY c.column_index), v.comment "
-            "FROM duckdb_views() v JOIN duckdb_columns() c ON c.table_name = v.view_name "
-            "AND c.schema_name = v.schema_name "
-            "WHERE v.schema_name = 'main' AND NOT v.internal GROUP BY ALL"
-        ).fetchall()
-    return {name: f"- `{name}({', '.join(columns)})`: {text}" for name, columns, text in found}
+def described(database: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
+    """Every view of a result: its name, the name with the columns, and its comment."""
+    found = database.execute(
+        "SELECT v.view_name, list(c.column_name ORDER BY c.column_index), v.comment "
+        "FROM duckdb_views() v JOIN duckdb_columns() c ON c.table_name = v.view_name "
+        "AND c.schema_name = v.schema_name WHERE NOT v.internal GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    return [(name, f"{name}({', '.join(columns)})", text or "") for name, columns, text in found]
+
+
+def tables() -> str:
+    """The views that people ask first, each with its columns and what it says."""
+    with empty_result() as database:
+        found = {name: (head, text) for name, head, text in described(database)}
+    return "\n\n".join("{}\n  {}".format(*found[name]) for name in PEOPLE)
 
 
 @contextmanager
-def _empty_result() -> Iterator[duckdb.DuckDBPyConnection]:
+def empty_result() -> Iterator[duckdb.DuckDBPyConnection]:
     """A database as a run writes it, of programs without operators."""
     facts = {r.name: r.arrow().empty_table() for r in (*RULE_RELATIONS, *REPORT_RELATIONS)}
     derived = {r.name: r.arrow().empty_table() for r in _outputs()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from gg_datalog.wording import names_text, ranks_text
+from gg_datalog.result.placement import names_text, ranks_text
 
 Group = tuple[int, ...]
 
@@ -33,8 +33,9 @@ class Site:
 class Candidate:
     """One collective or scalar at some places, which has not been tried.
 
-    ``action`` is as in :class:`gg_datalog.report.Repair`; ``groups`` are the ranks that take part
-    together, in member order; ``root`` is a place in a group, ``dim`` a dimension of the node.
+    ``action`` is as in :class:`~gg_datalog.result.report.Repair`; ``groups`` are the ranks that
+    take part together, in member order; ``root`` is a place in a group, ``dim`` a dimension of
+    the node.
     Where it ``replaces``, the places are collectives over the wrong ranks, or slices of what is to
     be scattered; a ``reduction`` that is empty is left as it is. ``note`` is for the
     reader.

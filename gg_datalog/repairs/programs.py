@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
 from gg_datalog.extract import CaseFiles
 from gg_datalog.extract.case import RANK_FILE
 from gg_datalog.extract.graph import read_json
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.repairs.candidate import Candidate, Group
 from gg_datalog.repairs.edits import Json, edited, fresh
 

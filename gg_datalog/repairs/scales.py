@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from gg_datalog.repairs.candidate import Candidate, Site
+from gg_datalog.repairs.holders import Scene
 from gg_datalog.repairs.programs import operands
-from gg_datalog.repairs.scene import Scene, rational
-from gg_datalog.report import Finding
+from gg_datalog.result.report import Finding
 
 ONE = Fraction(1)
 AVERAGE = "or average there instead of adding up"
@@ -53,7 +53,7 @@ def _terms(scene: Scene, seq: str) -> Iterator[Candidate]:
         FROM sum_found f JOIN seq_sum q ON q."by" = f.seq
         JOIN tensor_node t ON t.side = 'seq' AND t.tensor = q.gives
         JOIN dist_sum d ON d."by" = f.dist
-        WHERE t.node = ? AND (f.state <> 'complete' OR f.times <> '[1, 1, , ]') ORDER BY ALL"""
+        WHERE t.node = ? AND (f.state <> 'complete' OR NOT is_one(f.times)) ORDER BY ALL"""
     sums: dict[tuple[str, str, str], list[tuple[int, str, str]]] = {}
     for dist, by, place, state, times, gives in scene.ask(sql, seq):
         sums.setdefault((dist, by, gives), []).append((place, state, times))
@@ -62,7 +62,9 @@ def _terms(scene: Scene, seq: str) -> Iterator[Candidate]:
     # A sum that is part of a longer one lacks terms, which may come later.
     for (dist, by, gives), terms in sorted(sums.items(), key=lambda item: _lacking(item[1])):
         there = [(place, state, times) for place, state, times in terms if state != "missing"]
-        found = {rational(times) if state == "complete" else None for _, state, times in there}
+        found = {
+            scene.rational(times) if state == "complete" else None for _, state, times in there
+        }
         times = found.pop() if len(found) == 1 else None
         if not times:
             continue
@@ -134,13 +136,13 @@ def _returned(scene: Scene, seq: str) -> Iterator[Candidate]:
         FROM output_name o JOIN returned_name n USING (wants)
         JOIN wanted w ON w.wants = o.wants
         JOIN returned r ON r.wants = n.wants AND r.rank = n.rank
-        JOIN returned_holds e ON e.wants = n.wants AND e.rank = n.rank AND e.parts = 'nil'
-        JOIN holds h ON h.dist = r."of" AND h.seq = w."of" AND h.parts = 'nil'
-        WHERE o.seq = ? AND e.times <> '[1, 1, , ]' ORDER BY ALL"""
+        JOIN returned_holds e ON e.wants = n.wants AND e.rank = n.rank AND NOT is_open(e.parts)
+        JOIN holds h ON h.dist = r."of" AND h.seq = w."of" AND NOT is_open(h.parts)
+        WHERE o.seq = ? AND NOT is_one(e.times) ORDER BY ALL"""
     begins: dict[Fraction, list[Site]] = {}
     ends: dict[Fraction, list[Site]] = {}
     for rank, node, dist, scale, of, held, effect in scene.ask(sql, seq):
-        times, own = rational(effect), rational(held)
+        times, own = scene.rational(effect), scene.rational(held)
         if times:
             ends.setdefault(times, []).append(Site(rank, node))
         if own is not None and own != ONE:
@@ -166,7 +168,9 @@ def _begin(scene: Scene, dist: str, seq: str, times: Fraction) -> tuple[Fraction
     seen = {dist}
     while True:
         before = [
-            (d, s, c) for d, s, t in scene.ask(sql, dist, seq) if (c := rational(t)) and c != ONE
+            (d, s, c)
+            for d, s, t in scene.ask(sql, dist, seq)
+            if (c := scene.rational(t)) and c != ONE
         ]
         if len(before) != 1 or before[0][0] in seen:
             return times, scene.makers(dist)
@@ -200,8 +204,8 @@ def _of_wholes(scene: Scene, tensor: str) -> bool:
     sql = """
         SELECT bool_and(t.times = '1' AND EXISTS (
             SELECT 1 FROM holds h JOIN holds g ON g.seq = h.seq AND g.block = h.block
-            WHERE g.dist = d.gives AND h.dist = t."of" AND h.parts = 'nil' AND g.parts = 'nil'
-              AND h.times = '[1, 1, , ]'
+            WHERE g.dist = d.gives AND h.dist = t."of" AND NOT is_open(h.parts)
+              AND NOT is_open(g.parts) AND is_one(h.times)
         ))
         FROM dist_sum d JOIN term_of t ON t."by" = d."by" WHERE d.gives = ?"""
     return bool(scene.ask(sql, tensor)[0][0])
@@ -217,11 +221,11 @@ def _operands(scene: Scene, seq: str) -> Iterator[Candidate]:
         JOIN result_of s ON s.gives = p.seq JOIN result_of d ON d.gives = p.dist
         JOIN operand_of x ON x."by" = s."by"
         JOIN operand_of y ON y."by" = d."by" AND y.place = x.place
-        JOIN holds h ON h.dist = y."of" AND h.seq = x."of" AND h.parts = 'nil'
+        JOIN holds h ON h.dist = y."of" AND h.seq = x."of" AND NOT is_open(h.parts)
         WHERE t.node = ? AND (p.same_signature OR p.same_target) ORDER BY ALL"""
     wrong: dict[Fraction, list[Site]] = {}
     for dist, of, wanted, operand, scale, held in scene.ask(sql, seq):
-        asked, given, own = scene.scales.get(wanted), scene.scales.get(scale), rational(held)
+        asked, given, own = scene.scales.get(wanted), scene.scales.get(scale), scene.rational(held)
         if not asked or not given or not own or given * own == asked:
             continue
         if own != ONE:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from gg_datalog.cases import remembered
-from gg_datalog.errors import InputError
-from gg_datalog.findings import Kind
-from gg_datalog.progress import Progress
-from gg_datalog.repairs import Ran
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.progress import Progress
 from gg_datalog.repairs.candidate import Candidate
-from gg_datalog.repairs.parts import reductions
-from gg_datalog.repairs.pieces import broadcasts, gatherings
+from gg_datalog.repairs.gathers import broadcasts, gatherings
+from gg_datalog.repairs.holders import Scene
 from gg_datalog.repairs.programs import Programs
+from gg_datalog.repairs.ran import Ran
+from gg_datalog.repairs.reductions import reductions
 from gg_datalog.repairs.scales import scalings
-from gg_datalog.repairs.scene import Scene
 from gg_datalog.repairs.trial import Bench, Outcome, outcome
 from gg_datalog.repairs.wider import widened
-from gg_datalog.report import Finding, Repair
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.report import Finding, Repair
+from gg_datalog.result.sources import remembered
 
 FINDINGS = 3
 TRIALS = 4
@@ -28,6 +30,22 @@ AGAIN = "extract the case again"
 # What does not line up between ranks, or was found by numbers, is no matter of one collective.
 OTHERS = (Kind.COLLECTIVE, Kind.CONTRADICTED)
 CAUSES = frozenset(k.value.code for k in Kind if k.value.level == "error" and k not in OTHERS)
+
+
+def with_repairs(ran: Ran, findings: Sequence[Finding], progress: Progress) -> list[Finding]:
+    """The findings, the first few causes among them with a repair where one was found.
+
+    Whatever goes wrong costs the suggestion only: nothing here has a say in the verdict.
+    """
+    try:
+        repairs = Search(ran, progress).repairs(findings)
+    except InputError:  # the graphs are gone, or others
+        return list(findings)
+    except Exception:
+        if os.environ.get("GG_DATALOG_DEBUG"):
+            raise
+        return list(findings)
+    return [replace(f, repair=repairs.get(i)) for i, f in enumerate(findings)]
 
 
 class Search:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.documentation import program_path
-from gg_datalog.errors import GGError
+from gg_datalog.datalog import program_path
 from gg_datalog.extract import CaseFiles
 from gg_datalog.extract.schema import RULE_RELATIONS
+from gg_datalog.foundation.errors import GGError
 from gg_datalog.repairs.candidate import Candidate
 from gg_datalog.repairs.programs import Programs
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gg_datalog.repairs.candidate import Candidate, Site
 from gg_datalog.repairs.edits import Json
-from gg_datalog.repairs.scene import Scene
+from gg_datalog.repairs.holders import Scene
 
 
 def widened(scene: Scene, candidate: Candidate) -> Candidate | None:

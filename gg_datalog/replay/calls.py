@@ -10,7 +10,7 @@ import torch
 
 from gg_datalog.extract import signature as schemas
 from gg_datalog.extract.graph import HIGHER_ORDER
-from gg_datalog.extract.signature import Signature, Unbound, bound
+from gg_datalog.extract.signature import Signature, Unbound, bound, packet_of
 from gg_datalog.extract.table import Table
 from gg_datalog.replay.documents import Json
 from gg_datalog.replay.dtypes import dtype_of
@@ -86,11 +86,6 @@ def tensors(value: Any) -> list[Tensor]:
     return [t for v in value for t in tensors(v)] if isinstance(value, (list, tuple)) else []
 
 
-def name_of(target: str) -> str:
-    """The target without its overload."""
-    return target.rpartition(".")[0] if target.count(".") > 1 else target
-
-
 def kernel_of(node: Json) -> str:
     """The target; of a functionalised kernel the kernel's own."""
     higher = node["target"] in HIGHER_ORDER
@@ -99,7 +94,7 @@ def kernel_of(node: Json) -> str:
 
 def named(table: Table, node: Json) -> str:
     """The name of what a node calls, aliases resolved."""
-    name = name_of(kernel_of(node))
+    name = packet_of(kernel_of(node))
     return table.aliases.get(name, name)
 
 
@@ -108,7 +103,7 @@ def binding(
 ) -> tuple[Signature, dict[str, Any]] | None:
     """The signature of a call and its arguments by name; None where no signature is known. A list
     of tensors is bound as one is; what a table has another name for, as that is."""
-    name = name_of(target)
+    name = packet_of(target)
     alias = table.aliases.get(name, name)
     for one in dict.fromkeys((target, name, alias, alias.removesuffix("_coalesced"))):
         found = bound(one, args, kwargs)

@@ -12,24 +12,24 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from gg_datalog.errors import InputError
-from gg_datalog.evidence import decided
 from gg_datalog.extract.case import CaseFiles
 from gg_datalog.extract.facts import build_sides
 from gg_datalog.extract.table import Table, load_table
-from gg_datalog.findings import Kind
-from gg_datalog.progress import Progress
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.progress import Progress
+from gg_datalog.inference.run import Options, run_facts
 from gg_datalog.replay.calls import NotExecuted
 from gg_datalog.replay.collectives import Mismatch
+from gg_datalog.replay.derived import OPEN
 from gg_datalog.replay.documents import load
 from gg_datalog.replay.dtypes import exact
-from gg_datalog.replay.relations import OPEN
 from gg_datalog.replay.shrink import Shrunk, shrink
 from gg_datalog.replay.trial import DRAWS, FAILURES, MORE, Judged, Replayed, draws, rests_on
 from gg_datalog.replay.unknown import guessed_names
-from gg_datalog.report import Finding, Numbers, Report, as_json
-from gg_datalog.running import Options, run_facts
-from gg_datalog.store import write_facts
+from gg_datalog.result.evidence import decided
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.report import Finding, Numbers, Report, as_json
+from gg_datalog.result.store import write_facts
 
 SMALL = 64 * 2**20  # bytes: up to here a case is executed in its captured sizes
 
@@ -197,22 +197,22 @@ def _finding(kind: Kind, text: str) -> Finding:
 
 
 # ---- the report
-def as_document(found: Replayed) -> str:
+def as_document(replayed: Replayed) -> str:
     """The JSON document: the report of a run, its outputs with numbers."""
-    document = json.loads(as_json(found.report))
+    document = json.loads(as_json(replayed.report))
     for place, row in enumerate(document["outputs"]):
-        numbers = found.numbers.get(place, OPEN)
+        numbers = replayed.numbers.get(place, OPEN)
         row["max_abs"], row["max_rel"] = _finite(numbers.max_abs), _finite(numbers.max_rel)
-        row["first_divergence"] = found.divergence.get(place)
+        row["first_divergence"] = replayed.divergence.get(place)
     document["replay"] = {
-        "seed": found.seed,
-        "draws": found.draws,
-        "relations_checked": found.checked,
-        "relations_wrong": len(found.wrong),
-        "relations_skipped": len(found.skipped),
-        "memory_bytes": found.memory,
-        "sizes": {str(k): v for k, v in found.sizes.items()},
-        "note": found.note,
+        "seed": replayed.seed,
+        "draws": replayed.draws,
+        "relations_checked": replayed.checked,
+        "relations_wrong": len(replayed.wrong),
+        "relations_skipped": len(replayed.skipped),
+        "memory_bytes": replayed.memory,
+        "sizes": {str(k): v for k, v in replayed.sizes.items()},
+        "note": replayed.note,
     }
     return json.dumps(document, indent=1, ensure_ascii=False)
 
@@ -221,33 +221,37 @@ def _finite(value: float | None) -> float | str | None:
     return value if value is None or abs(value) != float("inf") else "inf"
 
 
-def as_lines(found: Replayed) -> str:
+def as_lines(replayed: Replayed) -> str:
     """The report for a person."""
-    report = found.report
-    lines = [f"{VERDICTS[report.verdict]} (seed {found.seed}, {found.draws} draws)", "", "outputs"]
+    report = replayed.report
+    lines = [
+        f"{VERDICTS[report.verdict]} (seed {replayed.seed}, {replayed.draws} draws)",
+        "",
+        "outputs",
+    ]
     width = max(len(row.seq) for row in report.outputs)
     for place, row in enumerate(report.outputs):
-        numbers = found.numbers.get(place, OPEN)
-        text = f"  {row.seq:<{width}}  {row.status:<12}  {_said(found, place)}"
+        numbers = replayed.numbers.get(place, OPEN)
+        text = f"  {row.seq:<{width}}  {row.status:<12}  {_said(replayed, place)}"
         if numbers.fits is False and numbers.max_abs is not None:
             text += f" by {numbers.max_abs:.3g} (relative {numbers.max_rel:.3g})"
         elif numbers.fits is False:
             text += ": what the ranks return makes up no such tensor"
-        first = found.divergence.get(place)
+        first = replayed.divergence.get(place)
         if first:
             source = first["dist_source"] or first["seq_source"]
             text += f", first at `{first['seq']}`" + (f" ({source})" if source else "")
         lines.append(text)
-    if found.note:
-        lines += ["", found.note]
+    if replayed.note:
+        lines += ["", replayed.note]
     if report.findings:
         lines += ["", "findings", *(f"  {f.code} {f.level}: {f.message}" for f in report.findings)]
-    lines += ["", f"{found.checked} relations checked, {len(found.wrong)} wrong"]
-    if found.skipped:
-        lines[-1] += f", {len(found.skipped)} that cannot be evaluated"
-    if found.sizes:
-        told = ", ".join(f"{a} as {b}" for a, b in found.sizes.items())
-        lines.append(f"sizes: {told}; {found.memory / 1e6:.1f} MB")
+    lines += ["", f"{replayed.checked} relations checked, {len(replayed.wrong)} wrong"]
+    if replayed.skipped:
+        lines[-1] += f", {len(replayed.skipped)} that cannot be evaluated"
+    if replayed.sizes:
+        told = ", ".join(f"{a} as {b}" for a, b in replayed.sizes.items())
+        lines.append(f"sizes: {told}; {replayed.memory / 1e6:.1f} MB")
     return "\n".join(lines)
 
 

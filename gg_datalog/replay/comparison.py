@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import torch
 
 from gg_datalog.extract.view import View
+from gg_datalog.replay.derived import APART, OPEN, START, Numbers, difference, positions
 from gg_datalog.replay.documents import Json
 from gg_datalog.replay.evaluate import JOIN, Evaluator, NotEvaluated, based, viewed
-from gg_datalog.replay.relations import APART, OPEN, START, Numbers, difference, positions, record
 from gg_datalog.replay.tensor import Tensor
+from gg_datalog.result.terms import read_block, read_parts
 
 Rows = list[dict[str, Any]]
 
@@ -92,17 +93,17 @@ def related(seq: Evaluator, dist: Evaluator, wanted: Json, rows: Rows) -> Number
     for row in rows:
         piece = pieces[row["rank"]]
         try:
-            at, there = positions(row["block"], whole.base.shape, piece.base.shape)
+            at, there = positions(read_block(row["block"]), whole.base.shape, piece.base.shape)
         except (IndexError, NotEvaluated):
             return None
-        stack = record(row["parts"])
-        if stack is None:
+        stack = read_parts(row["parts"])
+        if not stack:
             both = whole.shown[at] & piece.shown[there]
             ours, theirs = (x.expand(both.shape)[both] for x in (whole.base[at], piece.base[there]))
             worst = worst.beside(difference(theirs, ours))
             whole.covered[at], piece.covered[there] = True, True
-        elif stack[-1] is None:
-            along, kind, lo, n, extent, _ = stack
+        elif len(stack) == 1:
+            along, kind, lo, n, extent = stack[0]
             one = parts.setdefault((along, row["block"]), _Parts(kind, extent, at))
             one.rows.setdefault((lo, n), []).append((piece, there))
     for one in parts.values():
@@ -264,11 +265,11 @@ def _along(whole: Tensor, pieces: Sequence[Tensor], dim: int) -> Iterator[Arrang
         yield made
 
 
-def closest(found: Sequence[Numbers]) -> Numbers:
+def closest(numbers: Sequence[Numbers]) -> Numbers:
     """What fits best."""
     order = {True: 0, None: 1, False: 2}
     return min(
-        found, key=lambda n: (order[n.fits], float("inf") if n.max_rel is None else n.max_rel)
+        numbers, key=lambda n: (order[n.fits], float("inf") if n.max_rel is None else n.max_rel)
     )
 
 

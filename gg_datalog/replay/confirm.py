@@ -21,22 +21,22 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 
-from gg_datalog.cases import remembered
-from gg_datalog.confirming import ENOUGH, NOTHING, SEED, WANTED
-from gg_datalog.errors import GGError
 from gg_datalog.extract.case import CaseFiles
 from gg_datalog.extract.facts import build_sides
 from gg_datalog.extract.table import load_table
+from gg_datalog.foundation.errors import GGError
+from gg_datalog.inference.confirmation import ENOUGH, NOTHING, SEED, WANTED
 from gg_datalog.replay.calls import NotExecuted
 from gg_datalog.replay.collectives import Mismatch
 from gg_datalog.replay.command import SMALL, has_room, judged_case
+from gg_datalog.replay.derived import OPEN
 from gg_datalog.replay.documents import load
 from gg_datalog.replay.dtypes import exact
-from gg_datalog.replay.relations import OPEN
 from gg_datalog.replay.shrink import Shrunk, shrink
 from gg_datalog.replay.trial import FAILURES, Draw, Judged, Replayed, draws, rests_on
 from gg_datalog.replay.unknown import guessed_names, other_guesses
-from gg_datalog.report import Report, from_json
+from gg_datalog.result.report import Report, from_json
+from gg_datalog.result.sources import remembered
 
 Json = dict[str, Any]
 

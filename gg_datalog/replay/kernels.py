@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -102,32 +103,78 @@ def _all_wide(value: Any) -> Any:
     return [_all_wide(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
+@dataclass(frozen=True)
+class Work:
+    """A node that is to be computed; ``shapes`` are those of its results, if it has several."""
+
+    table: Table
+    call: Called
+    node: Any
+    shapes: Shapes
+
+    @property
+    def name(self) -> str:
+        """The operator without its overload."""
+        return self.call.name
+
+    @property
+    def foreign(self) -> bool:
+        """Is it no operator of torch's own?"""
+        return self.name.partition(".")[0] not in OWN
+
+
+def _as_its_rows_say(work: Work) -> Any:
+    try:
+        return by_rows(work.table.rows[work.name], work.call, work.node, work.table)
+    except MISFITS:
+        return _unknown(work.call, work.node, work.shapes)  # operands that are not as it says
+
+
+def _never_written(work: Work) -> Any:
+    where = f"{work.node['name']} of rank {work.node.get('rank', 0)}"
+    return unwritten(own(work.call), where)
+
+
+# How a node is computed: the first that fits. Torch's own kernels come last, for all the rest.
+WAYS: tuple[tuple[Callable[[Work], bool], Callable[[Work], Any]], ...] = (
+    (
+        lambda w: w.node["target"] in HIGHER_ORDER,
+        lambda w: _functionalised(w.table, w.call, w.node, w.shapes),
+    ),
+    (lambda w: w.name in EMPTY, _never_written),
+    (lambda w: w.name in w.table.rows and w.foreign, _as_its_rows_say),
+    (
+        lambda w: w.name in HLO and w.name not in PLACED,
+        lambda w: HLO[w.name](**{str(k): v for k, v in w.call.given.items()}),
+    ),
+    (
+        lambda w: w.name in PLACED or (w.name in w.table.elementwise and w.foreign),
+        lambda w: elementwise(w.table, w.call),
+    ),
+    (
+        lambda w: w.name.partition(".")[2] in WAITS and bool(w.call.given),
+        lambda w: next(iter(w.call.given.values())),
+    ),
+    (
+        lambda w: w.name in OPERATORS,
+        lambda w: getattr(operator, OPERATORS[w.name])(*w.call.args),
+    ),
+    (
+        lambda w: w.name in w.table.identity and w.foreign,
+        lambda w: w.call[w.table.identity[w.name]],
+    ),
+    (lambda w: w.foreign, lambda w: _unknown(w.call, w.node, w.shapes)),
+    (
+        lambda w: w.call.target.endswith("view.dtype"),
+        lambda w: _bits(w.call, w.node, w.shapes),
+    ),
+)
+
+
 def _computed(table: Table, call: Called, node: Any, shapes: Shapes) -> Any:
-    name = call.name
-    if node["target"] in HIGHER_ORDER:
-        return _functionalised(table, call, node, shapes)
-    if name in EMPTY:
-        return unwritten(own(call), f"{node['name']} of rank {node.get('rank', 0)}")
-    if name in table.rows and name.partition(".")[0] not in OWN:
-        try:
-            return by_rows(table.rows[name], call, node, table)
-        except MISFITS:
-            return _unknown(call, node, shapes)  # operands that are not as it says
-    if name in HLO and name not in PLACED:
-        return HLO[name](**{str(k): v for k, v in call.given.items()})
-    if name in PLACED or (name in table.elementwise and name.partition(".")[0] not in OWN):
-        return elementwise(table, call)
-    if name.partition(".")[2] in WAITS and call.given:
-        return next(iter(call.given.values()))
-    if name in OPERATORS:
-        return getattr(operator, OPERATORS[name])(*call.args)
-    if name in table.identity and name.partition(".")[0] not in OWN:
-        return call[table.identity[name]]
-    if name.partition(".")[0] not in OWN:
-        return _unknown(call, node, shapes)
-    if call.target.endswith("view.dtype"):
-        return _bits(call, node, shapes)
-    return own(call, name in table.rows)
+    work = Work(table, call, node, shapes)
+    way = next((way for fits, way in WAYS if fits(work)), None)
+    return own(call, call.name in table.rows) if way is None else way(work)
 
 
 MISFITS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)

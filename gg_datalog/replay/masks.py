@@ -15,9 +15,10 @@ from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import Base, View
+from gg_datalog.replay.derived import positions
 from gg_datalog.replay.evaluate import viewed
-from gg_datalog.replay.relations import positions
 from gg_datalog.replay.tensor import Tensor
+from gg_datalog.result.terms import Block, read_block
 
 
 @dataclass(repr=False)
@@ -31,11 +32,11 @@ class Draws:
     generator: torch.Generator
     drawn: dict[int, Tensor] = field(default_factory=dict)
     _bases: dict[int, tuple[Base, Tensor]] = field(default_factory=dict)
-    _related: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    _related: dict[tuple[str, str], list[Block]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for row in self.holds:
-            self._related.setdefault((row["dist"], row["seq"]), []).append(row["block"])
+            self._related.setdefault((row["dist"], row["seq"]), []).append(read_block(row["block"]))
 
     def sequential(self, _: int, node: str, number: int, shape: Sequence[int], p: float) -> Tensor:
         """A mask of the sequential program."""

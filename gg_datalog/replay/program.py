@@ -10,6 +10,7 @@ import torch
 
 from gg_datalog.extract.graph import HIGHER_ORDER
 from gg_datalog.extract.lower import RANDOM
+from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.table import Table
 from gg_datalog.replay.calls import (
     Called,
@@ -17,7 +18,6 @@ from gg_datalog.replay.calls import (
     call_of,
     kernel_of,
     literal,
-    name_of,
     tensors,
 )
 from gg_datalog.replay.collectives import Call, asked, collective
@@ -153,7 +153,7 @@ class _Run:
             for i, x in enumerate(call.tensors()):
                 unwritten(x, f"{i} of {node['name']}")
             return None
-        name = name_of(kernel_of(node))
+        name = packet_of(kernel_of(node))
         if name in DROPOUT:
             return self._dropout(node, call)
         if name in DRAWN and isinstance(call.get("p"), (int, float)):
@@ -222,11 +222,11 @@ class _Run:
         """Ones and zeros; p is the probability of a one."""
         x = call["self"]
         mask = self._mask(node, x, 1 - call["p"]).to(x.dtype)
-        return x.copy_(mask) if name_of(call.target).endswith("_") else mask
+        return x.copy_(mask) if packet_of(call.target).endswith("_") else mask
 
     def _dropout(self, node: Json, call: Called) -> Any:
         x, p, train = call["input" if "input" in call.given else "self"], call["p"], call["train"]
-        name = name_of(call.target)
+        name = packet_of(call.target)
         single, written = name != "aten.native_dropout", name.endswith("_")
         if train is False or p == 0:
             return x if single else (x.clone(), torch.ones(x.shape, dtype=torch.bool))

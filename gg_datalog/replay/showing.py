@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from gg_datalog.replay.comparison import TOGETHER, Meant
-from gg_datalog.replay.relations import NOTHING, RELATIVE, difference
+from gg_datalog.replay.derived import NOTHING, RELATIVE, difference
 from gg_datalog.replay.tensor import Tensor
-from gg_datalog.report import Element
+from gg_datalog.result.report import Element
 
 MOST = 16
 DIGITS = 6

@@ -16,18 +16,19 @@ from gg_datalog.extract.table import Table
 from gg_datalog.extract.view import Base, View
 from gg_datalog.replay.collectives import Mismatch
 from gg_datalog.replay.comparison import Layout, by_shape, most_likely, related
+from gg_datalog.replay.derived import OPEN, Checker, Numbers, difference
 from gg_datalog.replay.documents import Documents, layouts, nodes_of
 from gg_datalog.replay.draw import draw, with_small_fills
 from gg_datalog.replay.evaluate import Evaluator, NotEvaluated
 from gg_datalog.replay.execute import run_ranks
 from gg_datalog.replay.masks import Draws
 from gg_datalog.replay.program import OutOfRange, Values
-from gg_datalog.replay.relations import OPEN, Checker, Numbers, coefficient, difference
 from gg_datalog.replay.showing import elements
 from gg_datalog.replay.shrink import Shrunk
 from gg_datalog.replay.tensor import Tensor
 from gg_datalog.replay.unknown import made_up, unknown
-from gg_datalog.report import Element, Report
+from gg_datalog.result.report import Element, Report
+from gg_datalog.result.terms import read_coefficient
 
 DRAWS = 2
 MORE = 6  # draws to show a difference where nothing is derived
@@ -148,7 +149,7 @@ class Draw:
         self.order = {node["name"]: i for i, node in enumerate(self.case.seq["nodes"])}
         self.wrong: list[tuple[str, str]] = []  # sequential node, distributed tensor
 
-    def check_relations(self, found: Replayed) -> None:
+    def check_relations(self, replayed: Replayed) -> None:
         """Every derived relation against the numbers, and every node against what it was lowered
         to."""
         checker = Checker(self.sides["seq"], self.sides["dist"])
@@ -157,9 +158,9 @@ class Draw:
             try:
                 problem = checker.problem(row)
             except (NotEvaluated, *FAILURES) as reason:
-                found.unknown(what, str(reason))
+                replayed.unknown(what, str(reason))
                 continue
-            found.relation(what, problem)
+            replayed.relation(what, problem)
             if problem:
                 self.wrong.append((checker.bases["seq"][row["seq"]].node, row["dist"]))
         for side in self.sides.values():
@@ -169,30 +170,30 @@ class Draw:
                 except (NotEvaluated, *FAILURES):
                     continue
                 if apart.fits is False:
-                    found.lowered(f"{side.side.name} {name}")
+                    replayed.lowered(f"{side.side.name} {name}")
 
-    def check_outputs(self, found: Replayed, only: Collection[int] | None = None) -> None:
+    def check_outputs(self, replayed: Replayed, only: Collection[int] | None = None) -> None:
         """Every output, or only some, against what the ranks return for it."""
-        found.draws += 1
+        replayed.draws += 1
         for place, output in enumerate(self.case.outputs):
             if only is not None and place not in only:
                 continue
             mapped = self.judged.statuses[place] == "mapped"
             numbers = self._output(place, output, mapped)
-            found.agreed[place] += numbers.fits is True
-            before = found.numbers.get(place)
-            found.numbers[place] = numbers if before is None else before.again(numbers)
-            if numbers.fits is False and place not in found.divergence:
-                found.divergence[place] = self._first_wrong(mapped) or self._divergence(
+            replayed.agreed[place] += numbers.fits is True
+            before = replayed.numbers.get(place)
+            replayed.numbers[place] = numbers if before is None else before.again(numbers)
+            if numbers.fits is False and place not in replayed.divergence:
+                replayed.divergence[place] = self._first_wrong(mapped) or self._divergence(
                     output, set() if mapped else self.judged.available
                 )
-                found.shown[place] = self._elements(output)
+                replayed.shown[place] = self._elements(output)
 
     def _output(self, place: int, output: dict[str, Any], mapped: bool) -> Numbers:
         rows = [
             r
             for r in self.judged.returned
-            if r["wants"] == place and coefficient(r["times"]) == 1.0
+            if r["wants"] == place and read_coefficient(r["times"]).value == 1
         ]
         if mapped:
             numbers = related(self.sides["seq"], self.sides["dist"], output, rows)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from gg_datalog.report import Report
-from gg_datalog.reporting.printable import printable
+from gg_datalog.result.printable import printable
+from gg_datalog.result.report import Report
 
 # Each is `function(report, result folder) -> text`, imported when it is asked for.
 FORMATS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from gg_datalog.report import Report, as_json
+from gg_datalog.result.report import Report, as_json
 
 
 def render(report: Report, result: Path) -> str:

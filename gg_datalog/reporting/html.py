@@ -11,12 +11,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.errors import InputError
-from gg_datalog.report import Finding, Report
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.reporting.places import place
-from gg_datalog.reporting.printable import printable
 from gg_datalog.reporting.wording import element, executed, modules, numbers, repair
-from gg_datalog.results import AGAIN, open_result, read_result
+from gg_datalog.result.folder import AGAIN, open_result, read_result
+from gg_datalog.result.printable import printable
+from gg_datalog.result.report import Finding, Report
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -62,13 +62,13 @@ def render(report: Report, result: Path) -> str:
 
 def _content(report: Report, result: Path) -> dict[str, Any]:
     """Everything that the template shows."""
-    from gg_datalog import __version__
-    from gg_datalog.findings import PAGES
+    from gg_datalog.foundation.version import __version__
     from gg_datalog.reporting.html_explain import explanations
     from gg_datalog.reporting.html_modules import coverage
     from gg_datalog.reporting.html_operators import operators
     from gg_datalog.reporting.html_tensors import read_tensors
-    from gg_datalog.settings.policy import raised
+    from gg_datalog.result.findings import PAGES
+    from gg_datalog.result.outcome import raised
 
     _, manifest = read_result(result)
     with open_result(result) as database, _complete(result):

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.errors import GGError
-from gg_datalog.report import Finding, Report
-from gg_datalog.reporting.html_tensors import ranked
-from gg_datalog.reporting.printable import printable
+from gg_datalog.foundation.errors import GGError
 from gg_datalog.reporting.wording import clipped
+from gg_datalog.result.names import ranked
+from gg_datalog.result.printable import printable
+from gg_datalog.result.report import Finding, Report
 
 if TYPE_CHECKING:
     import duckdb

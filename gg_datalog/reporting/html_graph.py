@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from gg_datalog.report import Finding
 from gg_datalog.reporting.html_picture import Picture, drawn
 from gg_datalog.reporting.html_tensors import Group, Tensors
+from gg_datalog.result.report import Finding
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gg_datalog.asking import statement
+from gg_datalog.queries import statement
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,9 +6,9 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from gg_datalog.foundation.visible import visible
 from gg_datalog.reporting.html_tensors import Tensors
 from gg_datalog.reporting.wording import numbers
-from gg_datalog.visible import visible
 
 if TYPE_CHECKING:
     import duckdb

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gg_datalog.visible import visible
+from gg_datalog.foundation.visible import visible
+from gg_datalog.result.names import ranked
 
 if TYPE_CHECKING:
     import duckdb
@@ -65,12 +66,6 @@ class Tensors:
             found += self.made_by.get((side, rank, node), [])
             found += [self.of_node[key] for key in [(side, rank, node)] if key in self.of_node]
         return list(dict.fromkeys(found))
-
-
-def ranked(name: str) -> tuple[int, str]:
-    """Rank and node of ``r1.mm``; rank -1 where the name has none."""
-    rank, dot, node = name.partition(".")
-    return (int(rank[1:]), node) if dot and rank[1:].isdigit() else (-1, name)
 
 
 def read_tensors(database: duckdb.DuckDBPyConnection) -> Tensors:
@@ -135,16 +130,18 @@ def _connect(
                 groups[other].links[group.index] = kind
 
 
-_RELATED = r"""
-    WITH piece AS (
+_RELATED = """
+    WITH reach AS (
+        SELECT block, product(hi - lo) AS elements FROM block_run GROUP BY block
+    ),
+    piece AS (
         SELECT dist, seq, CASE
-            WHEN parts <> 'nil' THEN 3
-            WHEN times <> '[1, 1, , ]' THEN 2
-            WHEN coalesce(list_product(regexp_extract_all(
-                block, '(\d+), (\d+), (\d+), (-?\d+), (\d+), (\d+), ', 3)::DOUBLE[]), 1)
-                >= s.elements THEN 0
+            WHEN is_open(parts) THEN 3
+            WHEN NOT is_one(times) THEN 2
+            WHEN coalesce(r.elements, 1) >= s.elements THEN 0
             ELSE 1 END AS kind
         FROM holds h JOIN tensor_size s ON s.side = 'seq' AND s.tensor = h.seq
+        LEFT JOIN reach r USING (block)
     )
     SELECT dist, seq, min(kind) FROM piece GROUP BY dist, seq ORDER BY dist, seq"""
 

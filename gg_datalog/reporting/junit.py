@@ -8,11 +8,11 @@ from itertools import count
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
-from gg_datalog.human import VERDICT
-from gg_datalog.report import EXIT_CODE, Finding, OutputRow, Report
 from gg_datalog.reporting.origin import TOOL, origin
+from gg_datalog.reporting.text import VERDICT
 from gg_datalog.reporting.wording import MANY, called, clipped, concerns, details, executed
-from gg_datalog.settings.policy import exit_code
+from gg_datalog.result.outcome import exit_code
+from gg_datalog.result.report import EXIT_CODE, Finding, OutputRow, Report
 
 
 def render(report: Report, result: Path) -> str:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from gg_datalog.human import VERDICT, beside, shortened, status
-from gg_datalog.report import Finding, OutputRow, Report
 from gg_datalog.reporting.origin import TOOL, origin
 from gg_datalog.reporting.places import place
+from gg_datalog.reporting.text import VERDICT, beside, shortened, status
 from gg_datalog.reporting.wording import clipped, counted, details, executed
+from gg_datalog.result.report import Finding, OutputRow, Report
 
 # GitHub takes comments of 65,536 characters.
 ROOM = 60_000

@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from gg_datalog.errors import InputError
-from gg_datalog.folders import read_manifest
-from gg_datalog.report import Finding
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.folders import read_manifest
+from gg_datalog.foundation.visible import visible
 from gg_datalog.reporting.places import Place, place
-from gg_datalog.visible import visible
+from gg_datalog.result.report import Finding
 
 TOOL = "gg-datalog"
 

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.findings import PAGES, Page
-from gg_datalog.pages import as_markdown, as_text
-from gg_datalog.report import Finding, Report
+from gg_datalog.reference.pages import as_markdown, as_text
 from gg_datalog.reporting.origin import TOOL, Origin, origin
 from gg_datalog.reporting.places import Place, place, uri
 from gg_datalog.reporting.wording import MANY, counted, details
-from gg_datalog.settings.policy import exit_code
+from gg_datalog.result.findings import PAGES, Page
+from gg_datalog.result.outcome import exit_code
+from gg_datalog.result.report import Finding, Report
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 def render(report: Report, result: Path) -> str:
     """A log of one run; its results are the findings."""
-    from gg_datalog import __version__
+    from gg_datalog.foundation.version import __version__
 
     rules = _rules(report)
     index = {rule["id"]: number for number, rule in enumerate(rules)}

@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gg_datalog.errors import InputError
-from gg_datalog.folders import adopt
-from gg_datalog.report import Report
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.folders import adopt
+from gg_datalog.foundation.whole import is_stream, replace_file
 from gg_datalog.reporting import FORMATS, render
-from gg_datalog.reporting.printable import printable
-from gg_datalog.writing import is_stream, replace_file
+from gg_datalog.result.printable import printable
+from gg_datalog.result.report import Report
 
 STDOUT = "-"
 ELSEWHERE = "give another path to --report"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gg_datalog.report import Element, Finding, OutputRow, Repair, Report
+from gg_datalog.result.report import Element, Finding, OutputRow, Repair, Report
 
 MANY = 12
 LONG = 2000

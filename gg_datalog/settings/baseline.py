@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from gg_datalog.report import Finding, OutputRow, Report
-from gg_datalog.settings.configured import BESIDE
+from gg_datalog.result.findings import BESIDE
+from gg_datalog.result.report import Finding, OutputRow, Report
 
 EXCERPT = 160
 Key = tuple[str, str]  # code and fingerprint

@@ -9,8 +9,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
-from gg_datalog.reading import refuse_special
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.regular import refuse_special
 from gg_datalog.settings.baseline import Baseline, Entry, key
 
 BASELINE_VERSION = 1
@@ -56,7 +56,7 @@ def save_baseline(baseline: Baseline, path: Path) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    from gg_datalog.writing import replace_file
+    from gg_datalog.foundation.whole import replace_file
 
     rows = [asdict(entry) for entry in baseline.entries]
     for row in rows:

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
-from gg_datalog.reading import is_there, refuse_special
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.regular import is_there, refuse_special
 from gg_datalog.settings.configured import KEYS
 
 OWN = "gg-datalog.toml"

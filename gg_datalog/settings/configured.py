@@ -7,16 +7,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.findings import Kind
+from gg_datalog.result.findings import BESIDE, Kind
 
 if TYPE_CHECKING:
     from gg_datalog.reporting.targets import Target
 
 LEVELS = ("error", "warning", "note", "off")
 REPLAYED = (Kind.CONTRADICTED.value.code, Kind.NOT_SHOWN.value.code)
-# Findings that are worth knowing beside a verdict. Any other code, new ones too, gives a reason
-# why an output is not rebuilt: it cannot be turned off.
-BESIDE = tuple(kind.value.code for kind in Kind if kind.value.code.startswith("GG13"))
 
 # A check takes a value and the folder of the file; ValueError says what is wrong, and what to do.
 Check = Callable[[Any, Path], Any]

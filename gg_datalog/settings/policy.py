@@ -1,16 +1,13 @@
-"""What findings lead to: severities, a baseline, and the exit code. No verdict depends on it."""
+"""What findings lead to: severities and a baseline. No verdict depends on it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from gg_datalog.findings import Kind
-from gg_datalog.report import EXIT_CODE, Finding, Report
+from gg_datalog.result.findings import BESIDE
+from gg_datalog.result.report import Finding, Report
 from gg_datalog.settings.baseline import Baseline
-from gg_datalog.settings.configured import BESIDE
-
-LEVEL = {kind.value.code: kind.value.level for kind in Kind}
 
 
 @dataclass(frozen=True)
@@ -45,19 +42,3 @@ class Policy:
         if level == "off" and found.code not in BESIDE:
             return found  # a reason why an output is not rebuilt is never left out
         return replace(found, level=level)
-
-
-def raised(report: Report) -> list[Finding]:
-    """Findings that severities made errors, and no baseline accepts."""
-    return [
-        found
-        for found in report.findings
-        if found.level == "error" and LEVEL.get(found.code) != "error" and not found.accepted
-    ]
-
-
-def exit_code(report: Report) -> int:
-    """What ``run`` ends with: 0 only where the ranks' program refines, or all is accepted, and
-    nothing was made an error."""
-    code = 0 if report.accepted else EXIT_CODE[report.verdict]
-    return 1 if code == 0 and raised(report) else code

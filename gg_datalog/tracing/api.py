@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.tracing.override import load_override
 from gg_datalog.tracing.pair import Pair, paired
 from gg_datalog.tracing.private import tested_version
@@ -130,7 +130,7 @@ def _about(
     mode: str, world_size: int, chosen: Sequence[int], records: Sequence[RankRecord]
 ) -> dict[str, Any]:
     """How the graphs were made: for the reader of a report, and for the assumptions."""
-    from gg_datalog import __version__
+    from gg_datalog.foundation.version import __version__
 
     about: dict[str, Any] = {
         "route": mode,

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from gg_datalog.tracing.pairing import told
 from gg_datalog.tracing.record import Json, RankRecord
-from gg_datalog.tracing.relations import told
 
 FEW = 4096  # elements that are written out
 

@@ -118,12 +118,12 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def drawn(node: fx.Node, made: Any) -> str:
-    """What the case format says of a node that draws ``made``: seed, state and call, which are
+def drawn(node: fx.Node, result: Any) -> str:
+    """What the case format says of a node that draws ``result``: seed, state and call, which are
     equal where the same numbers are drawn one after the other, and the form that they get."""
     custom = node.meta.get("custom")
     noted = custom.get(KEY) if isinstance(custom, dict) else None
-    first = made[0] if isinstance(made, (tuple, list)) and made else made
+    first = result[0] if isinstance(result, (tuple, list)) and result else result
     if noted is None or not isinstance(node.target, torch._ops.OpOverload):
         return ""
     if not is_random(node.target) or not _is_tensor(first):

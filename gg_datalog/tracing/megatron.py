@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.tracing.pieces import Piece, Placed, agree
 
 STATE = "megatron.core.parallel_state"

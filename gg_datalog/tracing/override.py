@@ -11,8 +11,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.errors import InputError
-from gg_datalog.reading import refuse_special
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.regular import refuse_special
 from gg_datalog.tracing.pieces import Box, Piece, boxes, runs
 
 KEYS = {

@@ -8,12 +8,12 @@ from typing import Any
 
 from gg_datalog.extract.case import CaseFiles
 from gg_datalog.extract.documents import CaseDocuments
-from gg_datalog.folders import replaced_folder, write_manifest
+from gg_datalog.foundation.folders import replaced_folder, write_manifest
 from gg_datalog.tracing.constants import known_values, with_values
 from gg_datalog.tracing.export import groups_document
 from gg_datalog.tracing.override import Override
+from gg_datalog.tracing.pairing import relate
 from gg_datalog.tracing.record import SEQUENTIAL, InputRecord, RankRecord
-from gg_datalog.tracing.relations import relate
 from gg_datalog.tracing.results import pair_results
 
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.tracing.megatron import by_attributes
 from gg_datalog.tracing.pieces import Placed, boxes, runs
 

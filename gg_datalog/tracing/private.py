@@ -11,8 +11,9 @@ import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -59,7 +60,7 @@ try:
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
 except ImportError as error:
-    from gg_datalog.errors import InputError
+    from gg_datalog.foundation.errors import InputError
 
     raise InputError(
         f"torch {torch.__version__} has another inside than the releases this was tested with: "
@@ -67,6 +68,22 @@ except ImportError as error:
         None,
         f"capture with torch {' or '.join(TESTED)}: pip install 'gg-datalog[torch]'",
     ) from None
+
+# What torch imports when it traces for the first time: imported before a process is forked for
+# every rank, not once in each of them.
+for _later in (
+    "torch._dynamo.backends.debugging",
+    "torch._dynamo.backends.inductor",
+    "torch._dynamo.repro.after_dynamo",
+    "torch._higher_order_ops.passes.inline_invoke_subgraph",
+    "torch._inductor.fx_passes.dedupe_symint_uses",
+    "torch.distributed._tools",
+    "torch.distributed.tensor.debug",
+    "torch.distributed.tensor.experimental",
+    "torch.export._trace",
+):
+    with suppress(ImportError):
+        import_module(_later)
 
 __all__ = [
     "AOTInput",
@@ -318,13 +335,13 @@ def module_paths(module: nn.Module) -> Iterator[None]:
     names = {id(m): name for name, m in module.named_modules() if name}
     stack: list[Any] = []
 
-    def enter(one: nn.Module, args: Any) -> None:
+    def enter(module: nn.Module, args: Any) -> None:
         meta = fx_traceback.current_meta
         stack.append(meta.get("custom"))
-        if id(one) in names:
-            meta["custom"] = {"module": names[id(one)]}
+        if id(module) in names:
+            meta["custom"] = {"module": names[id(module)]}
 
-    def leave(one: nn.Module, args: Any, result: Any) -> None:
+    def leave(module: nn.Module, args: Any, result: Any) -> None:
         before = stack.pop() if stack else None
         if before is None:
             fx_traceback.current_meta.pop("custom", None)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 
 Tensors = dict[str, torch.Tensor]
 

@@ -9,7 +9,7 @@ from linecache import getline
 from pathlib import Path
 from types import TracebackType
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.tracing.source import is_library, shown_path
 
 OURS = str(Path(__file__).resolve().parent)

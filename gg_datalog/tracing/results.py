@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.tracing.pairing import Held, Related, listed
 from gg_datalog.tracing.record import InputRecord, RankRecord
-from gg_datalog.tracing.relations import Held, Related, listed
 from gg_datalog.tracing.shares import Share, cut, shares
 
 Json = dict[str, Any]

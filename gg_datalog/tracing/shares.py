@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
 
+from gg_datalog.tracing.pairing import Held, Related
 from gg_datalog.tracing.pieces import Box
 from gg_datalog.tracing.record import InputRecord
-from gg_datalog.tracing.relations import Held, Related
 
 Json = dict[str, Any]
 

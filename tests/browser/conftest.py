@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -74,7 +73,3 @@ DESKTOP = {"width": 1280, "height": 900}
 def pictures() -> Path | None:
     """Where screenshots go: ``GG_SCREENSHOTS=1`` renews those in ``docs/``."""
     return ROOT / "docs" if os.environ.get("GG_SCREENSHOTS") else None
-
-
-if str(ROOT / "bench") not in sys.path:
-    sys.path.insert(0, str(ROOT / "bench"))

@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributed import _functional_collectives as funcol
 
 from gg_datalog import capture, verify
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 
 X = torch.zeros(4, 4)
 Function = Callable[["Program", torch.Tensor], torch.Tensor]

@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
 from gg_datalog import capture, verify
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 
 
 class Program(nn.Module):

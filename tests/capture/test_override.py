@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gg_datalog import verify
-from gg_datalog.errors import InputError
 from gg_datalog.extract import case_files
 from gg_datalog.extract.case import load_case
 from gg_datalog.extract.relations import input_rows
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.tracing.override import load_override
 
 Json = dict[str, Any]

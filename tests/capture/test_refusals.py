@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import nn
 
 from gg_datalog import capture
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 
 Tensor = torch.Tensor
 HERE = "test_refusals.py"
@@ -542,7 +542,7 @@ def test_what_the_program_prints_is_not_the_report(jobs: int, folder: Path) -> N
 
 
 def test_without_torch(folder: Path, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gg_datalog import capturing
+    from gg_datalog.commands import capture as capturing
 
     monkeypatch.setattr(capturing, "find_spec", lambda name: None)
     done = cli("capture", "programs:good", "--world-size", 2, "-o", "case")

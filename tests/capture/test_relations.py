@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("torch", reason="capture traces programs with torch")
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.tracing.override import Override, load_override
+from gg_datalog.tracing.pairing import SHOWN, Related, relate
 from gg_datalog.tracing.record import InputRecord, RankRecord
-from gg_datalog.tracing.relations import SHOWN, Related, relate
 
 
 def one(

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 from gg_datalog import Pair, capture, verify
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 
 from .programs import unmapped
 

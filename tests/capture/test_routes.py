@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from gg_datalog import Pair, capture, verify
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 
 from .programs import unmapped
 
@@ -991,7 +991,7 @@ def test_a_result(tmp_path: Path) -> None:
      ({"timeout": 1e-9}, "second")],
 )  # fmt: skip
 def test_what_verify_refuses(given: Json, text: str) -> None:
-    from gg_datalog.errors import GGError
+    from gg_datalog.foundation.errors import GGError
 
     with pytest.raises(GGError, match=text) as found:
         verify(taken(lambda x, _: x * 2, rows=replicas), **given)

@@ -15,8 +15,8 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from gg_datalog import capture, verify  # noqa: E402
+from gg_datalog.commands.verify import Result  # noqa: E402
 from gg_datalog.tracing.draws import NOBODYS  # noqa: E402
-from gg_datalog.verifying import Result  # noqa: E402
 
 ROWS, WIDTH = 8, 4
 Forward = Callable[["Net", torch.Tensor], torch.Tensor]

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="capture traces programs with torch")
 
 import torch
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.tracing.inputs import program_inputs
 from gg_datalog.tracing.megatron import STATE
 

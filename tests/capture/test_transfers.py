@@ -14,7 +14,7 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 from gg_datalog import capture, verify  # noqa: E402
-from gg_datalog.errors import InputError  # noqa: E402
+from gg_datalog.foundation.errors import InputError  # noqa: E402
 
 Exchange = Callable[[Any, Any, int], None]  # what is sent, where it is received, the peer
 

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Node = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command did."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def report(self) -> Any:
-        """stdout as JSON."""
-        return json.loads(self.out)
-
-
-Cli = Callable[..., Outcome]
 
 
 def placeholder(name: str, shape: Sequence[int]) -> Node:

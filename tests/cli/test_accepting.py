@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from .build import Cli, Outcome, call, documents, graph, placeholder, returns
+from ..command import Cli, Outcome
+from .build import call, documents, graph, placeholder, returns
 
 MakeCase = Callable[[Mapping[str, Any]], Path]
 Verified = Callable[..., Outcome]

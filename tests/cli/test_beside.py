@@ -14,10 +14,10 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from gg_datalog.folders import in_use, replaced_folder
-from gg_datalog.store import open_facts
+from gg_datalog.foundation.folders import in_use, replaced_folder
+from gg_datalog.result.store import open_facts
 
-from .build import Cli
+from ..command import Cli
 from .processes import run
 from .test_killed import whole
 

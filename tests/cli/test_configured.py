@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from .build import Cli, call, documents, graph, placeholder, returns
+from ..command import Cli
+from .build import call, documents, graph, placeholder, returns
 
 MakeCase = Callable[[Mapping[str, Any]], Path]
 

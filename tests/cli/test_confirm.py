@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from gg_datalog import confirming
-from gg_datalog.confirming import Question
-from gg_datalog.report import Finding, Numbers, OutputRow, Report, as_json, from_json
+from gg_datalog.inference import confirmation as confirming
+from gg_datalog.inference.confirmation import Question
+from gg_datalog.result.report import Finding, Numbers, OutputRow, Report, as_json, from_json
 
-from .build import Cli, call, documents, graph, placeholder, returns, write_case
+from ..command import Cli
+from .build import call, documents, graph, placeholder, returns, write_case
 
 BUDGET = 300  # seconds: a machine that is busy must not decide
 needs_torch = pytest.mark.skipif(
@@ -199,7 +200,7 @@ def named(code: str, *outputs: str, certain: bool = True) -> Finding:
 
 
 def test_each_output_has_its_own_evidence() -> None:
-    from gg_datalog.evidence import decided
+    from gg_datalog.result.evidence import decided
 
     both = named("GG109", "a", "b")
     found = decided(report_of(both), {0: Numbers(True, draws=5), 1: Numbers(False, draws=1)})
@@ -213,7 +214,7 @@ def test_each_output_has_its_own_evidence() -> None:
 
 
 def test_only_what_is_certain_decides_without_numbers() -> None:
-    from gg_datalog.evidence import decided
+    from gg_datalog.result.evidence import decided
 
     sure, unsure = named("GG108", "a"), named("GG101", "b", certain=False)
     found = decided(report_of(sure, unsure), {})
@@ -225,7 +226,7 @@ def test_only_what_is_certain_decides_without_numbers() -> None:
 
 
 def test_collectives_that_do_not_line_up_need_no_numbers() -> None:
-    from gg_datalog.evidence import decided, in_question
+    from gg_datalog.result.evidence import decided, in_question
 
     report = report_of(named("GG110"))
     assert in_question(report) == []
@@ -234,7 +235,7 @@ def test_collectives_that_do_not_line_up_need_no_numbers() -> None:
 
 
 def test_a_guess_that_numbers_refute_is_a_finding() -> None:
-    from gg_datalog.evidence import decided
+    from gg_datalog.result.evidence import decided
 
     refuted = Numbers(None, guesses=("k.weight",), note="as guessed they differ")
     found = decided(report_of(named("GG108", "a", "b")), {0: refuted, 1: refuted})

@@ -16,9 +16,10 @@ from pyarrow import parquet
 
 import gg_datalog
 from gg_datalog.extract.schema import RELATIONS
-from gg_datalog.hashes import joint_hash, table_hash
+from gg_datalog.foundation.hashes import joint_hash, table_hash
 
-from .build import Cli, Outcome, documents
+from ..command import Cli, Outcome
+from .build import documents
 
 MakeCase = Callable[[Mapping[str, Any]], Path]
 Change = Callable[[dict[str, Any]], None]
@@ -481,7 +482,7 @@ def test_what_should_not_happen(
         raise KeyError("surprise")
 
     monkeypatch.setenv("GG_DATALOG_DEBUG", debug)
-    monkeypatch.setattr("gg_datalog.running.create", fail)
+    monkeypatch.setattr("gg_datalog.inference.run.create", fail)
     found = cli("run", facts, "--engine", "clingo")
     assert found.status == 2
     assert "please report" in found.err

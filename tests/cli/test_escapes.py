@@ -17,7 +17,8 @@ import pytest
 
 import gg_datalog
 
-from .build import Cli, Outcome, documents, write_case
+from ..command import Cli, Outcome
+from .build import documents, write_case
 from .renaming import renamed
 
 ROOT = Path(gg_datalog.__file__).parents[1]
@@ -200,7 +201,7 @@ def test_a_certificate_is_told_of_without_them(cli: Cli, tmp_path: Path) -> None
 def test_progress_is_no_markup_and_moves_no_cursor(tmp_path: Path) -> None:
     """Progress on a terminal; a name in brackets is not markup that is never closed."""
     code = (
-        "from gg_datalog.progress import progress\n"
+        "from gg_datalog.foundation.progress import progress\n"
         "with progress() as say: say('reading [/red] a\\x9b31m\\u202e')\n"
     )
     ours, theirs = pty.openpty()

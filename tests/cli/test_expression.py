@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from gg_datalog.affine import parse_view
-from gg_datalog.relation import relation_text
-from gg_datalog.terms import coefficient_text, parse_record
+from gg_datalog.foundation.errors import GGError
+from gg_datalog.result.blocks import parse_view
+from gg_datalog.result.expression import relation_text
+from gg_datalog.result.terms import (
+    Block,
+    Part,
+    Run,
+    parse_record,
+    read_block,
+    read_coefficient,
+    read_parts,
+)
+
+Runs = tuple[Run, ...]
 
 
-def runs(*found: tuple[int, ...]) -> str:
-    """The text of the runs of one dimension."""
-    text = "nil"
-    for run in reversed(found):
-        text = f"[{', '.join(map(str, run))}, {text}]"
-    return text
+def runs(*found: tuple[int, int, int, int, int, int]) -> Runs:
+    """The runs of one dimension."""
+    return tuple(Run(*run) for run in found)
 
 
-def block(*dims: str) -> str:
-    """The text of a block."""
-    text = "nil"
-    for dim in reversed(dims):
-        text = f"[{dim}, {text}]"
-    return text
+def block(*dims: Runs) -> Block:
+    """The block of these dimensions."""
+    return dims
 
 
-def whole(extent: int, dim: int) -> str:
+def whole(extent: int, dim: int) -> Runs:
     """All positions of a dimension, as they are."""
     return runs((1, 0, extent, dim, 1, 0))
 
 
-def text_of(seq: str, dist: str, *blocks: str) -> str:
+def text_of(seq: str, dist: str, *blocks: Block) -> str:
     """The expression where rank i holds block i, all views alike."""
-    rows = [(rank, f"r{rank}.y", "nil", found) for rank, found in enumerate(blocks)]
+    rows = [(rank, f"r{rank}.y", (), found) for rank, found in enumerate(blocks)]
     views = {rank: parse_view(dist) for rank in range(len(blocks))}
     return relation_text(rows, parse_view(seq), views)
 
@@ -43,7 +50,7 @@ def test_a_replica_is_named_once() -> None:
 
 
 def test_scalars() -> None:
-    assert text_of("", "", "nil", "nil") == "r0.y"
+    assert text_of("", "", (), ()) == "r0.y"
 
 
 def test_shards_along_a_dimension() -> None:
@@ -109,8 +116,33 @@ def test_what_cannot_be_written_is_named() -> None:
     ],
 )
 def test_coefficients(text: str, expected: str) -> None:
-    assert coefficient_text(text) == expected
+    assert read_coefficient(text).text == expected
 
 
 def test_records() -> None:
     assert parse_record("[1, [a, nil], , -2]") == (1, ("a", None), "", -2)
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (read_block, "[[1, 0, 3, 0, 1, nil], nil]"),
+        (read_block, "4"),
+        (read_parts, "[[mm, 0, nil], sum, 0, 2, nil]"),
+        (read_parts, "mm"),
+        (read_coefficient, "[1, 1, ]"),
+        (read_coefficient, "nil"),
+    ],
+)
+def test_a_record_of_another_type_is_refused(read: Callable[[str], object], text: str) -> None:
+    with pytest.raises(GGError, match="is no "):
+        read(text)
+
+
+def test_open_reductions_inside_of_each_other() -> None:
+    assert read_parts(
+        "[[add, 1, [mm, 0, nil]], sum, 0, 2, 4, [[max, 0, nil], amax, 2, 2, 4, nil]]"
+    ) == (
+        Part((("add", 1), ("mm", 0)), "sum", 0, 2, 4),
+        Part((("max", 0),), "amax", 2, 2, 4),
+    )

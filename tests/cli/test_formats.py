@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from gg_datalog.documentation import program_path
+from gg_datalog.datalog import program_path
 from gg_datalog.engine.parser import parse_program
 
-from .build import Cli
+from ..command import Cli
 
 
 def test_run_takes_both_forms(cli: Cli, bad: Path, tmp_path: Path) -> None:

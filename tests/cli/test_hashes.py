@@ -12,21 +12,18 @@ import pytest
 from pyarrow import parquet
 
 from gg_datalog.extract.schema import RELATIONS
-from gg_datalog.hashes import table_hash
-from gg_datalog.store import open_facts, read_facts, write_facts
+from gg_datalog.foundation.hashes import table_hash
+from gg_datalog.result.store import open_facts, read_facts, write_facts
 
-from .build import Cli, Outcome
+from ..command import Cli, Outcome
 
 FAST = ("--engine", "clingo", "--no-repairs")
 
 
 @pytest.fixture
-def facts(cli: Cli, good: Path, tmp_path: Path) -> Path:
+def facts(judged: Callable[[bool], Path]) -> Path:
     """The facts of a case that refines, and their result."""
-    folder = tmp_path / "facts"
-    assert cli("extract", good, "-o", folder).status == 0
-    assert cli("run", folder, *FAST).status == 0
-    return folder
+    return judged(True)
 
 
 def _hash(folder: Path) -> str:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gg_datalog.aside import made_aside
-from gg_datalog.folders import replaced_folder
+from gg_datalog.foundation.aside import made_aside
+from gg_datalog.foundation.folders import replaced_folder
 
-from .build import Cli
+from ..command import Cli
 from .processes import ROOT, killed_after, killed_at
 
 TERM, KILL = int(signal.SIGTERM), int(signal.SIGKILL)
@@ -86,15 +86,15 @@ def world(
     return World(cli, good, bad, tmp_path)
 
 
-FILLED = ("before", "gg_datalog.folders:_complete")
-READY = ("before", "gg_datalog.folders:swapped")
-DONE = ("after", "gg_datalog.folders:swapped")
+FILLED = ("before", "gg_datalog.foundation.folders:_complete")
+READY = ("before", "gg_datalog.foundation.folders:swapped")
+DONE = ("after", "gg_datalog.foundation.folders:swapped")
 
 
 @pytest.mark.parametrize(
     ("name", "places"),
     [
-        ("verify", [("after", "gg_datalog.aside:_locked"), FILLED, READY, DONE]),
+        ("verify", [("after", "gg_datalog.foundation.aside:_locked"), FILLED, READY, DONE]),
         ("extract", [READY, DONE]),
         ("run", [READY, DONE]),
     ],
@@ -173,7 +173,7 @@ def test_a_capture_that_is_stopped(world: World, monkeypatch: pytest.MonkeyPatch
 
 # ---- where two folders cannot be swapped in one step ----------------------------------------------
 def test_two_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gg_datalog.folders.swapped", lambda one, other: False)
+    monkeypatch.setattr("gg_datalog.foundation.folders.swapped", lambda one, other: False)
     world.make("extract", world.bad)
     world.make("extract", world.good)
 

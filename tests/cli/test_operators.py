@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from .build import Cli, call, graph, placeholder, returns, write_case
+from ..command import Cli
+from .build import call, graph, placeholder, returns, write_case
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 REDUCE = "_c10d_functional.all_reduce.default"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pytest
 from pyarrow import parquet
 
 from gg_datalog.extract.schema import SCHEMA_VERSION
-from gg_datalog.records import record_tables
+from gg_datalog.result.database import PEOPLE
+from gg_datalog.result.records import record_tables
 
-from .build import Cli
+from ..command import Cli
 
 NAMES = (
     "blocked_by",
@@ -32,11 +34,9 @@ NAMES = (
 
 
 @pytest.fixture
-def result(cli: Cli, bad: Path, tmp_path: Path) -> Path:
+def result(judged: Callable[[bool], Path]) -> Path:
     """The result of a case without its all-reduce."""
-    cli("extract", bad, "-o", tmp_path / "facts")
-    assert cli("run", tmp_path / "facts", "--engine", "clingo").status == 1
-    return tmp_path / "facts" / "result"
+    return judged(False) / "result"
 
 
 def test_the_queries_tell_what_is_wrong(cli: Cli, result: Path) -> None:
@@ -103,6 +103,34 @@ def test_which_rank_holds_what(cli: Cli, result: Path) -> None:
     assert cli("query", result, "where", "y", "--format", "json").report == []
 
 
+def test_relations_as_a_person_writes_them(cli: Cli, result: Path) -> None:
+    sql = "SELECT rank, node, seq, text FROM relation WHERE seq IN ('x', 'mm') ORDER BY ALL"
+    assert [
+        tuple(r.values()) for r in cli("query", result, "--sql", sql, "--format", "json").report
+    ] == [
+        (0, "mm", "mm", "r0.mm = Partial(sum over 0:3 of 6 in mm) of mm"),
+        (0, "x", "x", "r0.x = x[:, 0:3]"),
+        (1, "mm", "mm", "r1.mm = Partial(sum over 3:6 of 6 in mm) of mm"),
+        (1, "x", "x", "r1.x = x[:, 3:6]"),
+    ]
+
+
+def test_what_computes_what(cli: Cli, result: Path) -> None:
+    sql = "SELECT node, operand FROM edge WHERE side = 'dist' AND rank = 1 ORDER BY ALL"
+    found = cli("query", result, "--sql", sql, "--format", "json").report
+    assert [tuple(row.values()) for row in found] == [("mm", "w"), ("mm", "x"), ("y", "mm")]
+
+
+def test_the_views_for_people_need_no_search_path(cli: Cli, result: Path) -> None:
+    listed = cli("query", "--tables").out
+    with duckdb.connect(str(result / "result.duckdb"), read_only=True) as database:
+        for name in PEOPLE:
+            columns = database.sql(f'SELECT * FROM "{name}"').columns
+            assert f"{name}({', '.join(columns)})\n  " in listed
+    sql = "SELECT count(*) FROM operator_pair"
+    assert cli("query", result, "--sql", sql).status == 0  # those of the program are found, too
+
+
 def test_coefficients_are_numbers() -> None:
     times = pa.table({"times": ["[1, 2, 0.1, ]", "[1, 1, , ]", "[3, 1, , 0.5*0.5]"]})
     found = record_tables({"holds": times})["coefficient_value"].to_pylist()
@@ -128,6 +156,11 @@ def test_who_takes_part_in_a_collective(cli: Cli, good: Path, tmp_path: Path) ->
     (row,) = cli("query", tmp_path / "facts/result", "collectives", "--format", "json").report
     assert (row["kind"], row["reduction"], row["ranks"]) == ("all_reduce", "sum", "0,1")
     assert row["nodes"] == ["r0.total", "r1.total"]
+    sql = "SELECT rank, node, members, takes, shape FROM collective ORDER BY rank"
+    found = cli("query", tmp_path / "facts/result", "--sql", sql, "--format", "json").report
+    assert [tuple(row.values()) for row in found] == [
+        (rank, "total", ["r0.total", "r1.total"], ["mm"], "4x5") for rank in (0, 1)
+    ]
 
 
 def test_a_tensor_where_one_is_asked_for(cli: Cli, result: Path) -> None:
@@ -190,6 +223,16 @@ def test_wrong_names(cli: Cli, result: Path, tmp_path: Path) -> None:
     assert cli("query", tmp_path, "frontier").status == 2
     (result / "result.duckdb").write_text("no database")
     assert cli("query", result, "frontier").status == 2
+
+
+def test_a_result_of_an_earlier_release(cli: Cli, result: Path) -> None:
+    with duckdb.connect(str(result / "result.duckdb")) as database:
+        database.execute("DROP SCHEMA internal CASCADE")
+    found = cli("explain", result, "y")
+    assert (found.status, found.out) == (2, "")
+    assert "the database is one of another release" in found.err
+    sql = "SELECT seq FROM output_name"
+    assert cli("query", result, "--sql", sql, "--format", "json").report == [{"seq": "y"}]
 
 
 def test_a_result_may_be_moved(cli: Cli, result: Path, tmp_path: Path) -> None:

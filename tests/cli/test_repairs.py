@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from .build import Cli, documents, write_case
+from ..command import Cli
+from .build import documents, write_case
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tp_block" / "case-missing-all-reduce"
 GOOD = EXAMPLE.with_name("case")
@@ -73,7 +74,7 @@ def test_repairs_change_nothing_else(cli: Cli, tmp_path: Path) -> None:
 def test_nothing_is_tried_where_all_is_well(
     cli: Cli, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gg_datalog.repairs.with_repairs", None)
+    monkeypatch.setattr("gg_datalog.repairs.search.with_repairs", None)
     assert ran(cli, extracted(cli, good, tmp_path / "facts"))[0] == 0
 
 

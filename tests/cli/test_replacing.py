@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from gg_datalog.cli import cli as commands
-from gg_datalog.folders import replaced_folder
+from gg_datalog.foundation.folders import replaced_folder
 
-from .build import Cli, Outcome, documents, write_case
+from ..command import Cli, Outcome
+from .build import documents, write_case
 from .test_killed import whole
 
 MINE = "irreplaceable"

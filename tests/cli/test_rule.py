@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gg_datalog.findings import PAGES
+from gg_datalog.result.findings import PAGES
 
-from .build import Cli
+from ..command import Cli
 
 
 def test_a_page(cli: Cli) -> None:

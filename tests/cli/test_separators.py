@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-from .build import Cli, call, documents, graph, placeholder, returns, write_case
+from ..command import Cli
+from .build import call, documents, graph, placeholder, returns, write_case
 from .renaming import renamed
 
 ODD = [
@@ -107,15 +108,40 @@ def _renamed(report: Any, names: Mapping[str, str]) -> Any:
 
 @pytest.mark.exhaustive("12", "-1", "nil", ", ", " mm")
 @pytest.mark.parametrize("name", ["]", "a[", "[1, nil]", ", ", ",", "nil", "12", "-1", " mm", "²"])
-def test_names_in_records(cli: Cli, tmp_path: Path, name: str) -> None:
+def test_names_in_records(cli: Cli, plain: dict[str, Any], tmp_path: Path, name: str) -> None:
     """What the rules say of the operator whose sum is left open, read back from their records."""
-    found = []
-    for place, mm in enumerate((_plain("mm"), name)):
-        files = renamed(_documents(), lambda node, mm=mm: mm if node == "mm" else node)
-        found.append(_run(cli, files, tmp_path / str(place), "--no-repairs"))
-    assert found[1] == _renamed(found[0], {"mm": name})
-    told = cli("explain", tmp_path / "1" / "facts" / "result", "--", f"r0.{name}").out
-    assert f"Partial(sum over 0:3 of 6 in {name})" in told
+
+    def told(mm: str, folder: Path) -> Any:
+        files = renamed(_documents(), lambda node: mm if node == "mm" else node)
+        return _run(cli, files, folder, "--no-repairs")
+
+    if "records" not in plain:
+        plain["records"] = told(_plain("mm"), plain["folder"] / "records")
+    assert told(name, tmp_path) == _renamed(plain["records"], {"mm": name})
+    text = cli("explain", tmp_path / "facts" / "result", "--", f"r0.{name}").out
+    assert f"Partial(sum over 0:3 of 6 in {name})" in text
+
+
+def test_rows_of_names_with_separators(cli: Cli, tmp_path: Path) -> None:
+    """Records are rows whatever nodes are called: rank and node stand in columns of their own."""
+    names = {"mm": "a, [b].c d, nil]", "x": "r7.x[0, 1]", "w": "[1, 2, nil] .w"}
+    files = renamed(_documents(), lambda node: names.get(node, node))
+    _run(cli, files, tmp_path, "--no-repairs")
+    result = tmp_path / "facts" / "result"
+    rows = cli("query", result, "shards", "--format", "json").report
+    found = {(r["rank"], r["node"], r["seq"], r["dim"], r["lo"], r["hi"], r["open"]) for r in rows}
+    for rank in (0, 1):
+        lo, hi = 3 * rank, 3 * rank + 3
+        for row in (
+            (rank, names["x"], names["x"], 1, lo, hi, None),
+            (rank, names["w"], names["w"], 0, lo, hi, None),
+            (rank, names["mm"], names["mm"], 1, 0, 5, f"sum over {lo}:{hi} of 6"),
+        ):
+            assert row in found
+    sql = "SELECT text FROM relation WHERE rank = 0 AND seq = node"
+    texts = {r["text"] for r in cli("query", result, "--sql", sql, "--format", "json").report}
+    mm = names["mm"]
+    assert f"r0.{mm} = Partial(sum over 0:3 of 6 in {mm}) of {mm}" in texts
 
 
 def _shown(folder: Path, name: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .build import Cli, Outcome
+from ..command import Cli, Outcome
 from .processes import run
 
 Make = Callable[[Path], object]

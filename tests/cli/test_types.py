@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from .build import Cli, Node, graph, placeholder, returns, write_case
+from ..command import Cli
+from .build import Node, graph, placeholder, returns, write_case
 
 ITEM = "<built-in function getitem>"
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from .build import Cli, Outcome, call, documents, graph, placeholder, returns, write_case
+from ..command import Cli, Outcome
+from .build import call, documents, graph, placeholder, returns, write_case
 
 MakeCase = Callable[[Mapping[str, Any]], Path]
 FIELDS = {"schema_version", "verdict", "outputs", "findings", "assumptions", "engine", "stats"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .build import Cli
+from ..command import Cli
 
 
 def _names(folder: Path) -> list[str]:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from gg_datalog.errors import InputError
-from gg_datalog.findings import Kind
-from gg_datalog.report import Finding, OutputRow, Report, as_json, from_json
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.result.findings import BESIDE, Kind
+from gg_datalog.result.outcome import exit_code
+from gg_datalog.result.report import Finding, OutputRow, Report, as_json, from_json
 from gg_datalog.settings.baseline import Baseline, Entry
 from gg_datalog.settings.baseline_file import load_baseline, save_baseline
-from gg_datalog.settings.configured import BESIDE, REPLAYED
-from gg_datalog.settings.policy import Policy, exit_code
+from gg_datalog.settings.configured import REPLAYED
+from gg_datalog.settings.policy import Policy
 
 
 def _finding(code: str = "GG108", mark: str = "aa", outputs: tuple[str, ...] = ("y",)) -> Finding:

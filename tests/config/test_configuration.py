@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.reporting.targets import Target
 from gg_datalog.settings.configuration import found, load
 

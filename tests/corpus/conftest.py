@@ -1,19 +1,12 @@
-"""Makes the helpers beside the tests, those of ``tests/numeric`` and the generators importable."""
+"""Runs cases once."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-for folder in (HERE, HERE.parent / "numeric", HERE.parents[1] / "bench"):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-from trial import Bench  # noqa: E402
+from .trial import Bench
 
 
 @pytest.fixture(scope="session")

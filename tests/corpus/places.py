@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from interpreter import collective
-from program import Program, nodes_by_name, references
-from trial import Trial
+from ..numeric.interpreter import collective
+from ..numeric.program import Program, nodes_by_name, references
+from .trial import Trial
 
 Place = tuple[int, str]  # rank, node
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pairs import CORPUS
-from trial import Bench
+
+from ..numeric.pairs import CORPUS
+from .trial import Bench
 
 GOOD = ("gpt-tp2-l1", "gpt-tp2-l2", "llama-tp2-l1", "qwen2-tp2-l1")
 

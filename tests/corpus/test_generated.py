@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cases import GENERATED, generated
-from trial import Bench
+
+from .cases import GENERATED, generated
+from .trial import Bench
 
 
 @pytest.mark.parametrize("name", GENERATED)

@@ -12,13 +12,14 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
-from judge import truth
-from mutations import Broken, mutate
-from pairs import CORPUS, corpus, pair
-from places import Graphs, touched
-from program import Program
-from trial import Bench, Trial
-from values import same_value
+
+from ..numeric.judge import truth
+from ..numeric.mutations import Broken, mutate
+from ..numeric.pairs import CORPUS, corpus, pair
+from ..numeric.program import Program
+from .places import Graphs, touched
+from .trial import Bench, Trial
+from .values import same_value
 
 CAPTURED = ("gpt-tp2-l1", "gpt-tp2-l2", "llama-tp2-l1", "qwen2-tp2-l1")
 GENERATED = ("gpt-1x4", "llama-1x4-one-kv-head", "qwen2-1x4-replicated")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from cases import GENERATED, generated
-from mutations import mutate
-from pairs import CORPUS, EXAMPLES, corpus
-from trial import Bench
+
+from ..numeric.mutations import mutate
+from ..numeric.pairs import CORPUS, EXAMPLES, corpus
+from .cases import GENERATED, generated
+from .trial import Bench
 
 CAPTURED = (
     "gpt-tp2-l1",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from mutations import mutate
-from pairs import CORPUS, corpus, pair
-from trial import Bench
+
+from ..numeric.mutations import mutate
+from ..numeric.pairs import CORPUS, corpus, pair
+from .trial import Bench
 
 
 def repair(bench: Bench, name: str) -> dict[str, object]:

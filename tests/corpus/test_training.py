@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pairs import CORPUS
-from trial import Bench, Trial
+
+from ..numeric.pairs import CORPUS
+from .trial import Bench, Trial
 
 NAME = "bug-wrong-config-allreduce"
 GROUP = "12"

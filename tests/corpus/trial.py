@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-from program import Program
+from gg_datalog.commands.query import ask
+from gg_datalog.queries import statement
 
-from gg_datalog.asking import ask, statement
-from gg_datalog.cli import main
-
-
-def cli(*arguments: object) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of ``gg-datalog`` with these arguments."""
-    out, err = io.StringIO(), io.StringIO()
-    given = patch.object(sys, "argv", ["gg-datalog", *map(str, arguments)])
-    with given, redirect_stdout(out), redirect_stderr(err):
-        try:
-            main()
-            status = 0
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-    return status, out.getvalue(), err.getvalue()
+from ..command import run as cli
+from ..numeric.program import Program
 
 
 @dataclass(frozen=True)

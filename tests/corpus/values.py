@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from interpreter import collective, name_of
-from program import Program, nodes_by_name, references
+from ..numeric.interpreter import collective, name_of
+from ..numeric.program import Program, nodes_by_name, references
 
 VIEWS = ("aten.view", "aten._unsafe_view", "aten.reshape")
 SAME = ("_c10d_functional.wait_tensor", "aten.detach", "aten.lift_fresh_copy", "tg.log_tensor")

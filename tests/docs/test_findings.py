@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gg_datalog import verify
-from gg_datalog.findings import PAGES, Kind, Page
-from gg_datalog.pages import reference
-from gg_datalog.report import Finding
+from gg_datalog.reference.pages import reference
+from gg_datalog.result.findings import PAGES, Kind, Page
+from gg_datalog.result.report import Finding
 
 from ..rules.build import Case, row, write
 

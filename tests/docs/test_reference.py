@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gg_datalog.documentation import program_path, reference, relation_comments
+from gg_datalog.datalog import program_path
 from gg_datalog.engine.parser import parse_program
 from gg_datalog.extract.schema import REPORT_RELATIONS, RULE_RELATIONS, Relation
+from gg_datalog.reference.relations import reference
+from gg_datalog.result.comments import relation_comments
 
 PAGE = Path(__file__).parents[2] / "docs" / "relations.md"
 PROGRAM = parse_program(program_path())

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from gg_datalog.engine import Engine
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 from .conftest import rows_of, table
 

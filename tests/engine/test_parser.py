@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gg_datalog.engine import Engine, parse_program
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 from .conftest import rows_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gg_datalog.engine import select_engine
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 PRELUDE = (
     ".type id <: symbol\n.type op <: symbol\n.type list = [head: number, tail: list]\n"

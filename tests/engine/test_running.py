@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gg_datalog.engine import Engine, parse_program, select_engine
-from gg_datalog.errors import EngineError
+from gg_datalog.foundation.errors import EngineError
 
 from .conftest import engine_named, rows_of, table
 

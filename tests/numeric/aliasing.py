@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fuzz import ADDS, Fuzzer, New, Operand, Rule, Tensor, alike, letters, ranked
-from looks import Look, chain
-from writing import Ref, Site
+from .fuzz import ADDS, Fuzzer, New, Operand, Rule, Tensor, alike, letters, ranked
+from .looks import Look, chain
+from .writing import Ref, Site
 
 CONTIGUOUS = {"memory_format": "torch.contiguous_format"}
 

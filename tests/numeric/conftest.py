@@ -1,31 +1,23 @@
-"""Makes the harness beside the tests, and the generators of ``bench``, importable; what several tests
-look at is computed once."""
+"""What several tests look at is computed once."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-for folder in (HERE, HERE.parents[1] / "bench"):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
 if TYPE_CHECKING:
-    from coverage import Coverage
-    from judge import Judged
-    from sweep import Found
+    from .coverage import Coverage
+    from .judge import Judged
+    from .sweep import Found
 
 
 @pytest.fixture(scope="session")
 def fixed() -> tuple[Found, Coverage]:
     """Programs of fixed seeds, and which rules fired on them."""
-    from coverage import Coverage, instrumented
-    from seeds import FIXED
-    from sweep import sweep
+    from .coverage import Coverage, instrumented
+    from .seeds import FIXED
+    from .sweep import sweep
 
     coverage = Coverage()
     with instrumented() as rules:
@@ -35,11 +27,11 @@ def fixed() -> tuple[Found, Coverage]:
 @pytest.fixture(scope="session")
 def tabled() -> tuple[dict[str, Judged], Coverage]:
     """The tables of rules, judged in one run, and which rules fired on them."""
-    from coverage import Coverage, instrumented
-    from judge import judge
-    from lowered import case_of, extract
-    from relations import derive
-    from tables import programs, written, zeros
+    from .coverage import Coverage, instrumented
+    from .judge import judge
+    from .lowered import case_of, extract
+    from .relations import derive
+    from .tables import programs, written, zeros
 
     coverage, found = Coverage(), programs()
     with instrumented() as rules:

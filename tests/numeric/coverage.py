@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relations import RULES, Rows
-
 from gg_datalog.engine.parser import parse_program
 from gg_datalog.engine.program import (
     Clause,
@@ -30,6 +28,8 @@ from gg_datalog.engine.program import (
     Sym,
     Var,
 )
+
+from .relations import RULES, Rows
 
 FIRED = "rule_fired"
 DECLARED = f"\n.decl {FIRED}(place: symbol)\n.output {FIRED}\n"

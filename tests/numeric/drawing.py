@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from execution import in_place, name_of
-from kernels_np import NotExecuted
-from program import Json, Program, nodes_by_name, references
-from promotion import INTEGERS, WIDTHS, Array, Invalid, numpy_type
-from running import run_ranks
-from signatures import canonical
+
+from .execution import in_place, name_of
+from .kernels_np import NotExecuted
+from .program import Json, Program, nodes_by_name, references
+from .promotion import INTEGERS, WIDTHS, Array, Invalid, numpy_type
+from .running import run_ranks
+from .signatures import canonical
 
 KEPT = (
     "aten.view", "aten._unsafe_view", "aten.clone", "aten._to_copy", "aten.transpose", "aten.copy",

@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from zlib import crc32
 
-import integers_np  # noqa: F401 (registers operators)
 import numpy as np
-import views_np  # noqa: F401 (registers operators)
-from kernels_np import OPS, NotExecuted
-from program import Json
-from promotion import Array, Invalid, cast, numpy_type, torch_name
+
+from . import (
+    integers_np,  # noqa: F401 (registers operators)
+    views_np,  # noqa: F401 (registers operators)
+)
+from .kernels_np import OPS, NotExecuted
+from .program import Json
+from .promotion import Array, Invalid, cast, numpy_type, torch_name
 
 Values = dict[str, Any]
 

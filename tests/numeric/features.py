@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from aliasing import ALIASING
-from fuzz import Fuzzer, Tensor
-from state import STATE
-from transfers import TRANSFERS
-from widths import WIDTH_STEPS
+from .aliasing import ALIASING
+from .fuzz import Fuzzer, Tensor
+from .state import STATE
+from .transfers import TRANSFERS
+from .widths import WIDTH_STEPS
 
 Step = Callable[[Fuzzer, Tensor], None]
 STEPS_OF: Mapping[str, Sequence[Step]] = {

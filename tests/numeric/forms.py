@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from program import Json, Program
-from signatures import REQUIRED, Signature, signatures
+from .program import Json, Program
+from .signatures import REQUIRED, Signature, signatures
 
 SPELT = 0.25  # how often a default is spelt out
 # What an argument may be instead, where the shape stays: mistakes.

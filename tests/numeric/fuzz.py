@@ -11,14 +11,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from execution import overlap
-from forms import misspell, spell
-from handles import scheduled
-from layouts import Layouts
-from mutations import mutate
-from program import Json, Program
-from promotion import Invalid
-from tensors import (
+from .execution import overlap
+from .forms import misspell, spell
+from .handles import scheduled
+from .layouts import Layouts
+from .mutations import mutate
+from .program import Json, Program
+from .promotion import Invalid
+from .tensors import (
     ADDS,
     EVERY,
     EXTREMA,
@@ -32,7 +32,7 @@ from tensors import (
     letters,
     ranked,
 )
-from writing import PARTIAL, WHOLE, Mesh, Place, Site, documents, local, ref
+from .writing import PARTIAL, WHOLE, Mesh, Place, Site, documents, local, ref
 
 __all__ = [
     "ADDS", "EVERY", "EXTREMA", "Fuzzer", "Made", "New", "Operand", "Rule", "Shard", "Tensor", "alike",
@@ -225,8 +225,8 @@ class Fuzzer(Layouts):
     # ---- the whole --------------------------------------------------------------------------------
     def step(self) -> None:
         """One random step; what does not fit is undone."""
-        from features import STEPS_OF
-        from steps import STEPS
+        from .features import STEPS_OF
+        from .steps import STEPS
 
         feature, steps = "", STEPS
         spoken = [name for name in self.features if name in STEPS_OF]
@@ -370,7 +370,7 @@ def spoken(program: Program, fuzzer: Fuzzer) -> set[str]:
 
 def mixed(seed: int) -> Made:
     """A pair of programs, with no feature or some of them as the seed says."""
-    from features import FEATURES
+    from .features import FEATURES
 
     rng = random.Random(f"features of {seed}")
     if rng.random() < 0.3:

@@ -7,13 +7,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from execution import arrays, overlap
-from program import Json, references
-from tensors import Tensor
-from writing import Graph, ref
+from .execution import arrays, overlap
+from .program import Json, references
+from .tensors import Tensor
+from .writing import Graph, ref
 
 if TYPE_CHECKING:
-    from layouts import Layouts
+    from .layouts import Layouts
 
 FORMS = ("wait", "wait", "twice", "copy", "in place", "out", "several")
 KEEPS_SHAPE = ("all_reduce", "broadcast")

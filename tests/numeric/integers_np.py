@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from kernels_np import ELEMENTWISE, axes, op, spelt
-from promotion import Array, Invalid, cast, fits, floats, together
+
+from .kernels_np import ELEMENTWISE, axes, op, spelt
+from .promotion import Array, Invalid, cast, fits, floats, together
 
 # ---- bit by bit ------------------------------------------------------------------------------------------
 BITWISE = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}

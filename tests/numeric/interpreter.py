@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from drawing import draw_inputs
-from execution import Values, name_of
-from program import Program
-from running import Run, Versions, collective, run_ranks
+
+from .drawing import draw_inputs
+from .execution import Values, name_of
+from .program import Program
+from .running import Run, Versions, collective, run_ranks
 
 __all__ = [
     "Execution", "Run", "Versions", "collective", "degenerate", "execute", "name_of", "run_ranks",

@@ -10,14 +10,15 @@ from traceback import format_exception
 from typing import Any
 
 import numpy as np
-from batches import STEP, merged, separated
-from interpreter import Execution, degenerate, execute
-from lowered import Extracted, case_of, extract
-from program import Json, Program
-from promotion import Array, Invalid
-from relations import RULES, Checker, Report, Rows, derive
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
+
+from .batches import STEP, merged, separated
+from .interpreter import Execution, degenerate, execute
+from .lowered import Extracted, case_of, extract
+from .program import Json, Program
+from .promotion import Array, Invalid
+from .relations import RULES, Checker, Report, Rows, derive
 
 Derived = dict[str, Rows]
 

@@ -13,7 +13,8 @@ from math import erf, prod
 from typing import Any
 
 import numpy as np
-from promotion import (
+
+from .promotion import (
     Array,
     Invalid,
     cast,

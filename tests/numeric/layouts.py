@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from handles import collective
-from program import Json
-from promotion import Invalid
-from tensors import Tensor
-from transfers import handed_over, only, ring_gathered, ring_reduced
-from writing import NAMES, PARTIAL, WHOLE, Graph, Layout, Mesh, Place, Ref, Site, local, ref
+from .handles import collective
+from .program import Json
+from .promotion import Invalid
+from .tensors import Tensor
+from .transfers import handed_over, only, ring_gathered, ring_reduced
+from .writing import NAMES, PARTIAL, WHOLE, Graph, Layout, Mesh, Place, Ref, Site, local, ref
 
 
 @dataclass

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from execution import overlap
-from fuzz import Fuzzer
-from promotion import Invalid
-from writing import Ref, Site
+from .execution import overlap
+from .fuzz import Fuzzer
+from .promotion import Invalid
+from .writing import Ref, Site
 
 Forward = Callable[[Site, Ref], Ref]
 Back = Callable[[Site, Ref, Ref], Ref]

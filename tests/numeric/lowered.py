@@ -16,21 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from interpreter import Versions, version
-from kernels_np import (
-    ELEMENTWISE,
-    attend,
-    layer_norm,
-    layer_norm_backward,
-    log_softmax_backward,
-    rms_norm,
-    rms_norm_backward,
-    rotate,
-    silu_and_mul,
-    softmax,
-    softmax_backward,
-)
-from promotion import INTEGERS, Array, Invalid, cast, numpy_type
 
 from gg_datalog.extract.case import Case, CaseFiles, load_case
 from gg_datalog.extract.collectives import World
@@ -45,6 +30,22 @@ from gg_datalog.extract.schema import RELATIONS
 from gg_datalog.extract.side import Side, _as_term
 from gg_datalog.extract.table import Table, load_table
 from gg_datalog.extract.view import Base, View
+
+from .interpreter import Versions, version
+from .kernels_np import (
+    ELEMENTWISE,
+    attend,
+    layer_norm,
+    layer_norm_backward,
+    log_softmax_backward,
+    rms_norm,
+    rms_norm_backward,
+    rotate,
+    silu_and_mul,
+    softmax,
+    softmax_backward,
+)
+from .promotion import INTEGERS, Array, Invalid, cast, numpy_type
 
 Axis = tuple[str, int, Any]  # (operator, label or place, inner axis or None)
 Limits = frozenset[tuple[Axis, int, int]]  # (axis, lo, n)

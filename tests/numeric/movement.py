@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fuzz import EVERY, Fuzzer, New, Rule, Shard, Tensor, alike, letters, ranked
-from promotion import Invalid
-from writing import Ref, Site
+from .fuzz import EVERY, Fuzzer, New, Rule, Shard, Tensor, alike, letters, ranked
+from .promotion import Invalid
+from .writing import Ref, Site
 
 
 def view_rule(x: Tensor, out: str, whole: str = "", **more: object) -> Rule:

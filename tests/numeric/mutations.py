@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from execution import in_place, name_of
-from program import Json, Program, references
+from .execution import in_place, name_of
+from .program import Json, Program, references
 
 Mutation = Callable[[Program, random.Random], str | None]
 KINDS: dict[str, Mutation] = {}

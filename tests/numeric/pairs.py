@@ -10,7 +10,8 @@ from typing import Any
 import gpt
 import llama
 import qwen2
-from program import Program, load
+
+from .program import Program, load
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from interpreter import Execution
-from lowered import EVERYTHING, Evaluator, Extracted, Limits, NotEvaluated, operand_orders
-from lowered import times as scaled_by
-from promotion import INTEGERS, WIDTHS, Array
 
 from gg_datalog.engine import select_engine
 from gg_datalog.extract.schema import RULE_RELATIONS
 from gg_datalog.extract.view import Base, View
+
+from .interpreter import Execution
+from .lowered import EVERYTHING, Evaluator, Extracted, Limits, NotEvaluated, operand_orders
+from .lowered import times as scaled_by
+from .promotion import INTEGERS, WIDTHS, Array
 
 RULES = Path(__file__).resolve().parents[2] / "datalog" / "main.dl"
 Rows = list[dict[str, Any]]

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from execution import Numpy, Values, garbage, name_of, overlap, resolve
-from integers_np import reduced
-from kernels_np import NotExecuted, dropped
-from program import Json, references
-from promotion import Array, Invalid, torch_name
-from signatures import canonical
+
+from .execution import Numpy, Values, garbage, name_of, overlap, resolve
+from .integers_np import reduced
+from .kernels_np import NotExecuted, dropped
+from .program import Json, references
+from .promotion import Array, Invalid, torch_name
+from .signatures import canonical
 
 Versions = dict[
     str, list[tuple[int, Any]]

@@ -9,9 +9,10 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from interpreter import Execution
 
-from gg_datalog.report import Finding
+from gg_datalog.result.report import Finding
+
+from .interpreter import Execution
 
 CLOSE = 1e-9
 REDUCTIONS = (np.add, np.maximum, np.minimum, np.multiply)

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from program import Json
+from .program import Json
 
 FILE = Path(__file__).with_name("signatures.txt")
 REQUIRED = object()

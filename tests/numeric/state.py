@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzz import ADDS, Fuzzer, Rule, Tensor, letters, ranked
-from writing import Ref, Site
+from .fuzz import ADDS, Fuzzer, Rule, Tensor, letters, ranked
+from .writing import Ref, Site
 
 DIMS = "io"
 

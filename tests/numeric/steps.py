@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from fuzz import ADDS, EVERY, EXTREMA, Fuzzer, New, Rule, Tensor, alike, letters, ranked
-from movement import MOVEMENT
-from promotion import Invalid
-from vocabulary import entropy_gradient, hot, lookup, lookup_gradient, loss_gradient, picked
-from writing import Ref, Site
+from .fuzz import ADDS, EVERY, EXTREMA, Fuzzer, New, Rule, Tensor, alike, letters, ranked
+from .movement import MOVEMENT
+from .promotion import Invalid
+from .vocabulary import entropy_gradient, hot, lookup, lookup_gradient, loss_gradient, picked
+from .writing import Ref, Site
 
 UNARY = ("relu", "gelu", "exp", "tanh", "neg", "square", "sigmoid", "silu", "abs")
 LINEAR = ("neg",)

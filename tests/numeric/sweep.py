@@ -1,4 +1,4 @@
-"""Many random programs: ``python tests/numeric/sweep.py --programs 1000 --coverage``.
+"""Many random programs: ``python -m tests.numeric.sweep --programs 1000 --coverage``.
 
 Every program is judged by the rules and executed; every derived relation, and every verdict, is
 compared with the numbers. Exit code 1 if one of them is wrong.
@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from coverage import Coverage, instrumented, rules_of
-from fuzz import Made, mixed
-from interpreter import Execution, execute
-from judge import Derived, Judged, check, judge, outputs_right
-from promotion import Invalid
-from relations import RULES, Report
+
+from .coverage import Coverage, instrumented, rules_of
+from .fuzz import Made, mixed
+from .interpreter import Execution, execute
+from .judge import Derived, Judged, check, judge, outputs_right
+from .promotion import Invalid
+from .relations import RULES, Report
 
 BATCH = 50
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import rare
-from program import Program, load
+from . import rare
+from .program import Program, load
 
 ROOT = Path(__file__).resolve().parents[1] / "rules"
 PACKAGE = "rule_tables"  # pytest imports these files under names of its own

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from promotion import Invalid
-from writing import Layout, Ref, Site
+from .promotion import Invalid
+from .writing import Layout, Ref, Site
 
 LETTERS = "abcde"
 ADDS = ("sum", "avg")

@@ -8,15 +8,16 @@ import time
 
 import numpy as np
 import pytest
-from coverage import Coverage
-from features import FEATURES
-from interpreter import execute
-from judge import Judged, check, outputs_right
-from kernels_np import NotExecuted
-from promotion import Invalid
-from relations import Report
-from seeds import FIXED, FRESH
-from sweep import Found, sweep
+
+from .coverage import Coverage
+from .features import FEATURES
+from .interpreter import execute
+from .judge import Judged, check, outputs_right
+from .kernels_np import NotExecuted
+from .promotion import Invalid
+from .relations import Report
+from .seeds import FIXED, FRESH
+from .sweep import Found, sweep
 
 SEED = "GG_DATALOG_SEED"  # the first seed of the fresh programs: to see a failure again
 

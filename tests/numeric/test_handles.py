@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interpreter import Run, run_ranks
-from program import Json
-from promotion import Array, Invalid
+
+from .interpreter import Run, run_ranks
+from .program import Json
+from .promotion import Array, Invalid
 
 GROUPS = [{"ranks": [0, 1], "names": {"0": "g", "1": "g"}}]
 FUNCTIONAL = "_c10d_functional."

@@ -7,10 +7,11 @@ import secrets
 from collections import Counter
 
 import pytest
-from judge import Judged, check, judge, truth
-from mutations import Broken, mutate
-from pairs import corpus, pair
-from relations import Report
+
+from .judge import Judged, check, judge, truth
+from .mutations import Broken, mutate
+from .pairs import corpus, pair
+from .relations import Report
 
 PAIRS = ("gpt-1x2", "gpt-1x4", "llama-1x2", "llama-1x4-one-kv-head", "qwen2-2x2",
          "qwen2-1x4-replicated", "case")  # fmt: skip

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from judge import Judged, check, judge, truth
-from pairs import EXAMPLES, SIZES, pair
-from relations import Report
+
+from .judge import Judged, check, judge, truth
+from .pairs import EXAMPLES, SIZES, pair
+from .relations import Report
 
 NAMES = [*SIZES, *EXAMPLES]
 WRONG = {"case-missing-all-reduce"}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from fuzz import mixed
-from judge import Judged, judge
-
 from gg_datalog.proofs.checker import Checker
 from gg_datalog.proofs.derivations import Derivations, statement
+from gg_datalog.result.records import relation
+
+from .fuzz import mixed
+from .judge import Judged, judge
 
 PROGRAMS = 60
 SEED = 52_000
@@ -22,7 +23,7 @@ def rules(judged: Judged) -> Counter[str]:
         name: list(zip(*(column.to_pylist() for column in table.columns), strict=True))
         for name, table in judged.extracted.tables.items()
     }
-    rows = [(h["dist"], h["seq"], h["times"], h["parts"], h["block"]) for h in judged.holds]
+    rows = [relation(held) for held in judged.holds]
     known = Derivations(Checker(facts), rows)
     found: Counter[str] = Counter()
     for row in rows:

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interpreter import Execution, execute
-from pairs import pair
 
-from gg_datalog.asking import ask
+from gg_datalog.commands.query import ask
 from gg_datalog.extract.case import case_files
 from gg_datalog.extract.facts import build_sides
-from gg_datalog.running import Options, run_facts
-from gg_datalog.store import write_facts
+from gg_datalog.inference.run import Options, run_facts
+from gg_datalog.result.store import write_facts
+
+from .interpreter import Execution, execute
+from .pairs import pair
 
 SQL = "SELECT seq, rank, node, dim, lo, hi, stride, times, open FROM shard"
 

@@ -13,16 +13,6 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from coverage import rules_of
-from interpreter import Execution, execute
-from judge import judge
-from kernels_np import NotExecuted
-from program import Program
-from promotion import Invalid
-from relations import RULES
-from sentences import false
-from tables import programs
-from together import executed, fits, number_of, together
 
 from gg_datalog.engine import kept
 from gg_datalog.engine.parser import parse_program
@@ -30,9 +20,20 @@ from gg_datalog.engine.program import Comparison, Literal, Negation
 from gg_datalog.engine.translate import Symbols, Translated, translate
 from gg_datalog.extract.case import case_files
 from gg_datalog.extract.facts import build_sides
-from gg_datalog.report import Report
-from gg_datalog.running import Options, run_facts
-from gg_datalog.store import write_facts
+from gg_datalog.inference.run import Options, run_facts
+from gg_datalog.result.report import Report
+from gg_datalog.result.store import write_facts
+
+from .coverage import rules_of
+from .interpreter import Execution, execute
+from .judge import judge
+from .kernels_np import NotExecuted
+from .program import Program
+from .promotion import Invalid
+from .relations import RULES
+from .sentences import false
+from .tables import programs
+from .together import executed, fits, number_of, together
 
 SHARE = 6  # of how many programs one is taken
 SAMPLE = 5

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from features import FEATURES
-from fuzz import generate
-from interpreter import Execution, execute, version
-from kernels_np import NotExecuted
-from promotion import Invalid
-from relations import agrees
-from signatures import FILE, signatures
+
+from .features import FEATURES
+from .fuzz import generate
+from .interpreter import Execution, execute, version
+from .kernels_np import NotExecuted
+from .promotion import Invalid
+from .relations import agrees
+from .signatures import FILE, signatures
 
 torch = pytest.importorskip("torch")
 
@@ -45,7 +46,7 @@ def _equal(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("feature", FEATURES)
 def test_memory_is_what_torch_makes_it(feature: str) -> None:
     """Every version of every node of programs with a feature."""
-    from torch_machine import Torch
+    from .torch_machine import Torch
 
     before, total, wrong = torch.get_default_dtype(), 0, []
     torch.set_default_dtype(torch.float64)

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from execution import Values
-from interpreter import Execution
-from program import Json, Program
-
 from gg_datalog.extract.lower import RANDOM
+
+from .execution import Values
+from .interpreter import Execution
+from .program import Json, Program
 
 RANKS = (0, 1)
 

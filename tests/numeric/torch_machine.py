@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed._functional_collectives
-from execution import Values, garbage
-from kernels_np import NotExecuted
-from program import Json
-from promotion import Array, Invalid, torch_name
+
+from .execution import Values, garbage
+from .kernels_np import NotExecuted
+from .program import Json
+from .promotion import Array, Invalid, torch_name
 
 DOUBLE = torch.float64
 

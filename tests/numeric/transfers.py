@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from promotion import Invalid
-from tensors import Rule, Tensor, letters
-from writing import NAMES, WHOLE, Graph, Place, Ref, Site, ref
+from .promotion import Invalid
+from .tensors import Rule, Tensor, letters
+from .writing import NAMES, WHOLE, Graph, Place, Ref, Site, ref
 
 if TYPE_CHECKING:
-    from fuzz import Fuzzer
-    from layouts import Layouts
+    from .fuzz import Fuzzer
+    from .layouts import Layouts
 
 WAIT = "_c10d_functional.wait_tensor.default"
 

@@ -8,8 +8,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from kernels_np import OPS, op, spelt
-from promotion import Array, Invalid, cast
+
+from .kernels_np import OPS, op, spelt
+from .promotion import Array, Invalid, cast
 
 
 def _sizes(x: Array, shape: Sequence[int]) -> list[int]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from fuzz import ADDS, Fuzzer, New, Rule, Tensor
-from promotion import Invalid
-from writing import Ref, Site
+from .fuzz import ADDS, Fuzzer, New, Rule, Tensor
+from .promotion import Invalid
+from .writing import Ref, Site
 
 STYLES = ("Megatron", "DTensor", "DTensor on shifted ids", "vLLM")
 EXTRA = ("floor", "positive", "added", "apart", "late", "strict", "twice", "inverted")

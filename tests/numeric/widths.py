@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fuzz import ADDS, EXTREMA, Fuzzer, New, Operand, Rule, Tensor, letters
-from movement import divided, expanded, merged, sliced, split, transposed
-from promotion import INTEGERS, Invalid
-from writing import Ref, Site
+from .fuzz import ADDS, EXTREMA, Fuzzer, New, Operand, Rule, Tensor, letters
+from .movement import divided, expanded, merged, sliced, split, transposed
+from .promotion import INTEGERS, Invalid
+from .writing import Ref, Site
 
 SHAPES = ((4, 6), (2, 4), (8, 4), (4, 2, 6), (6,), (8,), (12, 4))
 MODULAR = ("sum",)  # what partial sums of integers may pass: they stay right modulo the width

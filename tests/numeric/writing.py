@@ -9,11 +9,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from execution import compute, resolve
-from program import Json, references
-from promotion import Array, Invalid, numpy_type, torch_name
-from signatures import canonical
-from views_np import viewable
+
+from .execution import compute, resolve
+from .program import Json, references
+from .promotion import Array, Invalid, numpy_type, torch_name
+from .signatures import canonical
+from .views_np import viewable
 
 Ref = dict[str, str]
 LARGEST = 1000  # elements of a tensor

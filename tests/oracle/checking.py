@@ -11,15 +11,16 @@ import torch
 
 from gg_datalog.extract.records import Operator
 from gg_datalog.extract.view import Base, View
+from gg_datalog.replay.derived import limits, positions
 from gg_datalog.replay.documents import nodes_of
 from gg_datalog.replay.evaluate import EVERYTHING, JOIN, Evaluator, NotEvaluated, based, viewed
-from gg_datalog.replay.relations import coefficient, limits, positions, record
+from gg_datalog.result.terms import read_block, read_coefficient, read_parts
 
 from .combos import Combo, Draw
 from .deriving import Derived
 from .rounding import Rounding, plain
 
-from lowered import operand_orders  # isort: skip
+from ..numeric.lowered import operand_orders  # isort: skip
 
 Tensor = torch.Tensor
 FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError,
@@ -162,14 +163,16 @@ class Checker:
         shown: tuple[Tensor, Tensor] | None = None,
     ) -> str | None:
         """``shown`` says which elements of either side are known."""
-        at, there = positions(row["block"], tuple(seq.shape), tuple(dist.shape))
+        at, there = positions(read_block(row["block"]), tuple(seq.shape), tuple(dist.shape))
         whole, piece = (x[i] if i else x for x, i in ((seq, at), (dist, there)))
         if shown is not None:
             both = shown[0][at] & shown[1][there] if at else shown[0] & shown[1]
             whole, piece = (x.expand(both.shape)[both] for x in (whole, piece))
         num, den = _ratio(row["times"])
         if den is None or seq.is_floating_point() or dist.is_floating_point():
-            return self.rounding.differs(piece, whole * coefficient(row["times"]), types)
+            return self.rounding.differs(
+                piece, whole * float(read_coefficient(row["times"]).value), types
+            )
         return self.rounding.differs(piece * den, whole * num, types)
 
     def _shown(self, side: str, rank: int, node: str) -> tuple[Tensor, View]:
@@ -204,7 +207,9 @@ class Checker:
     def _verdict(self, wants: int) -> str | None:
         """A mapped output is rebuilt: its elements, and those that ranks return, are accounted for."""
         rows = [
-            r for r in self.derived.returned if r["wants"] == wants and coefficient(r["times"]) == 1
+            r
+            for r in self.derived.returned
+            if r["wants"] == wants and read_coefficient(r["times"]).value == 1
         ]
         ours, theirs = self.combo.outputs[wants]
         seq, wanted = self._shown("seq", 0, ours)
@@ -214,10 +219,10 @@ class Checker:
             dist, view = self._shown("dist", rank, theirs)
             mine = ~_seen(view)
             for row in (r for r in rows if r["rank"] == rank):
-                at, there = positions(row["block"], tuple(seq.shape), tuple(dist.shape))
+                at, there = positions(read_block(row["block"]), tuple(seq.shape), tuple(dist.shape))
                 covered[at], mine[there] = True, True
                 if row["parts"] != "nil":
-                    along, kind, *_ = record(row["parts"])
+                    along, kind, *_ = read_parts(row["parts"])[0]
                     key = along, kind, row["block"]
                     parts.setdefault(key, (at, []))[1].append(dist[there])
             if not bool(mine.all()):
@@ -262,12 +267,12 @@ def _types(side: Evaluator) -> dict[Base, str]:
 
 
 def _open(row: Mapping[str, Any]) -> Any:
-    return limits(row["parts"]) if row["parts"] != "nil" else EVERYTHING
+    return limits(read_parts(row["parts"]))
 
 
 def _ratio(text: str) -> tuple[int, int | None]:
     """A coefficient as a quotient of integers, where it is one."""
-    num, den, over, under = record(text)
+    num, den, over, under = read_coefficient(text)
     return (num, den) if not over and not under else (num, None)
 
 

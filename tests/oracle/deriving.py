@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,16 +9,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gg_datalog.engine.clingo_engine import ClingoEngine
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.replay.documents import Documents
 
-NUMERIC = str(Path(__file__).resolve().parents[1] / "numeric")
-if NUMERIC not in sys.path:
-    sys.path.insert(0, NUMERIC)
-
-from batches import STEP, merged, separated  # noqa: E402
-from lowered import Extracted, extract  # noqa: E402
-from relations import RULES  # noqa: E402
+from ..numeric.batches import STEP, merged, separated
+from ..numeric.lowered import Extracted, extract
+from ..numeric.relations import RULES
 
 Rows = list[dict[str, Any]]
 LARGEST = 2**31  # of the engine's words

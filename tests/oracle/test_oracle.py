@@ -15,6 +15,7 @@ pytest.importorskip("expecttest", reason="torch's own operator tests need it")
 from gg_datalog.extract.context import HANDLERS
 from gg_datalog.extract.table import Table, load_table
 
+from ..numeric import lowered
 from . import opinion, samples
 from .report import page, table, wrong
 from .running import Counts, _turns, apart, run, turns
@@ -79,7 +80,7 @@ def test_a_wrong_row_is_caught(
     target: str, change: Callable[[Table], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _caught(target) == []
-    monkeypatch.setattr("lowered.builtin_table", _with(change))
+    monkeypatch.setattr(lowered, "builtin_table", _with(change))
     (first, *_) = _caught(target)
     assert f"--op {target} --seed 1 --turn" in first
     assert "differs" in first

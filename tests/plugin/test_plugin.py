@@ -60,7 +60,7 @@ def test_verdicts(pytester: pytest.Pytester) -> None:
             "FAILED test_model.py::test_wrong - gg_datalog.NotRefined: does not refine: 1*",
         ]
     )
-    assert "asserting.py" not in done.stdout.str()  # the trace ends in the test
+    assert "assertion.py" not in done.stdout.str()  # the trace ends in the test
     # Of the checks that passed, and of what the test caught before it ended, nothing is kept.
     names = sorted(path.name for path in (pytester.path / "kept").iterdir())
     assert names == ["test_model.py-test_result", "test_model.py-test_wrong"]
@@ -84,7 +84,7 @@ def test_a_configuration_a_baseline_and_names_of_folders(pytester: pytest.Pytest
         """
 import pytest
 from gg_datalog import NotRefined
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 
 def test_two(gg_verify):
     with pytest.raises(InputError, match="not empty"):
@@ -164,7 +164,8 @@ def test_loaded(pytestconfig):
     assert pytestconfig.pluginmanager.has_plugin("gg-datalog")
     assert not set({HEAVY}) & {{name.partition(".")[0] for name in sys.modules}}
     ours = {{name for name in sys.modules if name.startswith("gg_datalog.")}}
-    assert ours == {{"gg_datalog.asserting", "gg_datalog.pytest_plugin"}}
+    foundation = {{"gg_datalog.foundation", "gg_datalog.foundation.version", "gg_datalog.commands"}}
+    assert ours - foundation == {{"gg_datalog.commands.assertion", "gg_datalog.pytest_plugin"}}
 """
     _session(pytester, text, "-p", "no:xdist").assert_outcomes(passed=1)
 

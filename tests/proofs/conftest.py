@@ -13,10 +13,10 @@ import pytest
 
 from gg_datalog.extract import case_files, extract_case
 from gg_datalog.extract.schema import RULE_RELATIONS
+from gg_datalog.inference.run import Options, run_facts
 from gg_datalog.proofs.certifying import as_text, certificate
 from gg_datalog.proofs.checker import Checker
-from gg_datalog.running import Options, run_facts
-from gg_datalog.store import write_facts
+from gg_datalog.result.store import write_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,7 +44,7 @@ def run(case: Path, folder: Path, *partial: str, engine: str = "clingo") -> Path
 
 def proved(facts: Path) -> Proved:
     """The certificate of a result, and a checker over the same facts, read anew."""
-    from gg_datalog.store import read_facts
+    from gg_datalog.result.store import read_facts
 
     tables, _ = read_facts(facts)
     rows = {

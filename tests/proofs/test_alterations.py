@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gg_datalog.proofs.checker import RULES, Checker, Refused
+from gg_datalog.proofs.checker import RULES, Checker
+from gg_datalog.proofs.positions import Refused
 
 from .conftest import Proved
 

@@ -4,45 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gg_datalog.cli import main
-
+from ..command import Cli
 from .conftest import ROOT, Proved, run
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command did."""
-
-    status: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Outcome]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs ``gg-datalog`` with these arguments."""
-
-    def call(*arguments: object) -> Outcome:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["gg-datalog", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out, err = capsys.readouterr()
-        assert isinstance(stop.value.code, int)
-        return Outcome(stop.value.code, out, err)
-
-    return call
 
 
 def test_a_certificate_is_written_and_checked(cli: Cli, block: Proved, tmp_path: Path) -> None:
@@ -235,7 +203,7 @@ def test_a_rank_that_is_not_there(cli: Cli, block: Proved) -> None:
 
 def test_any_node_can_be_explained(cli: Cli, block: Proved, broken: Path) -> None:
     """No traceback, whatever is asked for."""
-    from gg_datalog.results import open_result
+    from gg_datalog.result.folder import open_result
 
     for result in (block.result, broken / "result"):
         with open_result(result) as database:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,11 @@ def half(pairs: Sequence[Pair], whole: Sequence[torch.Tensor], rank: int) -> lis
     return [t.chunk(2)[rank].clone() if p else t.clone() for t, p in zip(whole, parts, strict=True)]
 
 
-def graph(pairs: Sequence[Pair], given: Sequence[torch.Tensor], rank: int | None) -> Any:
-    """The traced graph of one process, or of a rank."""
+@cache
+def graph(pairs: tuple[Pair, ...], rank: int | None) -> Any:
+    """The traced graph of one process, or of a rank; the same for all who ask."""
+    whole = inputs(pairs, 0)
+    given = whole if rank is None else half(pairs, whole, rank)
 
     def every(*values: torch.Tensor) -> list[Any]:
         left, out = list(values), []
@@ -111,13 +115,12 @@ def fake_group() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def texts(pairs: Sequence[Pair], folder: Path) -> list[Path]:
+def texts(pairs: Iterable[Pair], folder: Path) -> list[Path]:
     """The graphs printed by torch: the sequential one, and one per rank."""
-    whole, files = inputs(pairs, 0), []
+    files = []
     for name, rank in (("seq", None), ("rank0", 0), ("rank1", 1)):
-        given = whole if rank is None else half(pairs, whole, rank)
         files.append(folder / f"{name}.txt")
-        files[-1].write_text(graph(pairs, given, rank).print_readable(print_output=False))
+        files[-1].write_text(graph(tuple(pairs), rank).print_readable(print_output=False))
     return files
 
 
@@ -197,11 +200,10 @@ def run(modules: Sequence[Any], given: Sequence[Sequence[torch.Tensor]]) -> list
     return found
 
 
-def truths(pairs: Sequence[Pair], seeds: int = 6) -> list[bool]:
+@cache
+def truths(pairs: tuple[Pair, ...], seeds: int = 6) -> list[bool]:
     """Whether what the ranks return is what one process does: the same, or parts of it."""
-    whole = inputs(pairs, 0)
-    seq = graph(pairs, whole, None)
-    ranks = [graph(pairs, half(pairs, whole, r), r) for r in (0, 1)]
+    seq, *ranks = (graph(pairs, rank) for rank in (None, 0, 1))
     held: list[set[Any]] = [{None, 0, 1} for _ in pairs]
     for seed in range(seeds):
         whole = inputs(pairs, seed)

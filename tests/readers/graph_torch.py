@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import hlo_numpy as xla
 import numpy as np
 import torch
 
 from gg_datalog.extract.documents import CaseDocuments
 from gg_datalog.extract.signature import bound
+
+from . import hlo_numpy as xla
 
 Json = dict[str, Any]
 REDUCTIONS = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum}

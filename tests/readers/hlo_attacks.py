@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from hlo_numpy import TYPES, Machine
-from reading import program
 
 from gg_datalog.readers.hlo_text import read_module
+
+from .hlo_numpy import TYPES, Machine
+from .reading import program
 
 ROWS, COLUMNS = 4, 6
 Tensor: TypeAlias = "np.ndarray[Any, Any]"

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-from gg_datalog.cli import main
 from gg_datalog.extract.documents import CaseDocuments
 from gg_datalog.readers import ReaderInput
 from gg_datalog.readers.hlo import read
 
+from ..command import run as cli
+
 Json = dict[str, Any]
-
-
-def cli(*arguments: object) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of ``gg-datalog`` with these arguments."""
-    out, err = io.StringIO(), io.StringIO()
-    given = patch.object(sys, "argv", ["gg-datalog", *map(str, arguments)])
-    with given, redirect_stdout(out), redirect_stderr(err):
-        try:
-            main()
-            status = 0
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-    return status, out.getvalue(), err.getvalue()
 
 
 def judged(files: Sequence[Path], folder: Path, *options: str) -> Json:

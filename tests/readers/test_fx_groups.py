@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.readers import ReaderInput
+from gg_datalog.readers.fx_text import read
 
-from test_fx_text import cli  # noqa: E402
-
-from gg_datalog.errors import InputError  # noqa: E402
-from gg_datalog.readers import ReaderInput  # noqa: E402
-from gg_datalog.readers.fx_text import read  # noqa: E402
+from ..command import run as cli
 
 
 def rank(tmp_path: Path, name: str, *groups: str, size: int = 0) -> Path:

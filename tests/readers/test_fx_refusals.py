@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers import ReaderInput
 from gg_datalog.readers.fx_text import read
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
+from gg_datalog.readers import ReaderInput
+from gg_datalog.readers.fx_text import read
+
+from ..command import run as cli
+from .fx_printing import STYLES, load, printed
+
 HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
-
-from fx_printing import STYLES, load, printed  # noqa: E402
-
-from gg_datalog.cli import main  # noqa: E402
-from gg_datalog.readers import ReaderInput  # noqa: E402
-from gg_datalog.readers.fx_text import read  # noqa: E402
 
 ROOT = HERE.parents[1]
 CORPUS = ROOT.parent / "shared" / "corpus"
@@ -55,19 +49,6 @@ def texts(name: str, style: str, into: Path) -> list[Path]:
         text.write_text(printed(load(path), STYLES[style]), encoding="utf-8")
         found.append(text)
     return found
-
-
-def cli(*arguments: object) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of ``gg-datalog``."""
-    out, err = io.StringIO(), io.StringIO()
-    given = patch.object(sys, "argv", ["gg-datalog", *map(str, arguments)])
-    with given, redirect_stdout(out), redirect_stderr(err):
-        try:
-            main()
-            status = 0
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-    return status, out.getvalue(), err.getvalue()
 
 
 def held(row: dict[str, Any]) -> dict[str, Any]:

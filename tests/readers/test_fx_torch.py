@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
 
-from fx_attacks import fake_group  # noqa: E402
-
-from gg_datalog.errors import InputError  # noqa: E402
+from gg_datalog.foundation.errors import InputError  # noqa: E402
 from gg_datalog.readers import ReaderInput  # noqa: E402
 from gg_datalog.readers.fx_text import read  # noqa: E402
+
+from .fx_attacks import fake_group  # noqa: E402
 
 Json = dict[str, Any]
 LITERALS = ("dtype", "device", "memory_format", "layout")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,18 +9,15 @@ import pytest
 
 pytest.importorskip("torch")
 
-HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
 
-import graph_torch  # noqa: E402
-from hlo_attacks import INTS, PAIRS, inputs, rows_of, same, truths, written  # noqa: E402
-from hlo_numpy import TYPES, Machine  # noqa: E402
-from reading import judged, program  # noqa: E402
+from gg_datalog.readers import ReaderInput
+from gg_datalog.readers.hlo import read
+from gg_datalog.readers.hlo_text import read_module
 
-from gg_datalog.readers import ReaderInput  # noqa: E402
-from gg_datalog.readers.hlo import read  # noqa: E402
-from gg_datalog.readers.hlo_text import read_module  # noqa: E402
+from . import graph_torch
+from .hlo_attacks import INTS, PAIRS, inputs, rows_of, same, truths, written
+from .hlo_numpy import TYPES, Machine
+from .reading import judged, program
 
 FAMILIES = (*INTS, "pred")
 WIDE = ("u16", "u32", "u64")  # torch has no kernels for most of what these do

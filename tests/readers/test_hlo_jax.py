@@ -18,17 +18,15 @@ import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
-
-from executed import inputs, no_masks, returned  # noqa: E402
-from reading import judged  # noqa: E402
 
 from gg_datalog.extract.table import load_table  # noqa: E402
 from gg_datalog.readers.hlo import program  # noqa: E402
 from gg_datalog.readers.hlo_devices import Devices  # noqa: E402
 from gg_datalog.readers.hlo_text import read_module  # noqa: E402
 from gg_datalog.replay.execute import run_ranks  # noqa: E402
+
+from .executed import inputs, no_masks, returned  # noqa: E402
+from .reading import judged  # noqa: E402
 
 DUMP = HERE.parents[1] / "examples" / "jax_block" / "dump.py"
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
+from ..command import run as cli
+from .reading import documents, judged, program
 
-from reading import cli, documents, judged, program  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 DATA = HERE / "data"
 

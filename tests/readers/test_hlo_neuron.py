@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+import llama
 import pytest
 
-HERE = Path(__file__).resolve().parent
-for folder in (HERE, HERE.parents[1] / "bench"):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-import llama  # noqa: E402
-from neuron_text import printed  # noqa: E402
-from reading import judged  # noqa: E402
+from .neuron_text import printed
+from .reading import judged
 
 CORPUS = Path("/work/shared/corpus")
 SIZES: dict[str, Any] = {"hidden": 64, "heads": 16, "kv_heads": 8, "ffn": 32, "vocab": 48, "seq": 5}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +9,12 @@ from typing import Any
 
 import pytest
 
+from gg_datalog.extract.signature import Signature, bound, signature
+from gg_datalog.foundation.errors import InputError
+
+from .reading import documents, program
+
 HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
-
-from reading import documents, program  # noqa: E402
-
-from gg_datalog.errors import InputError  # noqa: E402
-from gg_datalog.extract.signature import Signature, bound, signature  # noqa: E402
 
 ROOT = HERE.parents[1]
 SCHEMAS = (ROOT / "extract" / "schemas" / "kernels.txt").read_text().splitlines()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
+from gg_datalog.foundation.errors import InputError
+from gg_datalog.readers.hlo_scan import split, unquoted, without_comments
+from gg_datalog.readers.hlo_shapes import Array, BadShape, read_shape
 
-from reading import cli, documents, program  # noqa: E402
-
-from gg_datalog.errors import InputError  # noqa: E402
-from gg_datalog.readers.hlo_scan import split, unquoted, without_comments  # noqa: E402
-from gg_datalog.readers.hlo_shapes import Array, BadShape, read_shape  # noqa: E402
+from ..command import run as cli
+from .reading import documents, program
 
 SEQ = program("  x = f32[4] parameter(0)\n  ROOT y = f32[4] negate(x)")
 

@@ -3,7 +3,6 @@ were worked out by hand or by torch."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,8 @@ pytest.importorskip("torch")
 
 import torch
 
-HERE = Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
-
-from executed import run_dist, run_seq  # noqa: E402
-from reading import documents, program  # noqa: E402
+from .executed import run_dist, run_seq
+from .reading import documents, program
 
 X = torch.arange(24, dtype=torch.float64).reshape(4, 6)
 IDS = torch.tensor([[5], [-2], [1]])

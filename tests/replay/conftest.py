@@ -1,21 +1,13 @@
-"""Makes the helpers of the other tests importable, and replays every captured case once."""
+"""Replays every captured case once."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-TESTS = HERE.parent
-for folder in (*(TESTS / n for n in ("numeric", "corpus", "cli")), TESTS.parent / "bench", HERE):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-from pairs import CORPUS  # noqa: E402
+from ..numeric.pairs import CORPUS
 
 Captured = Callable[[str], Any]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from build import call, graph, placeholder, returns
 from gg_datalog.extract.table import load_table
 from gg_datalog.replay.execute import run_ranks
+
+from ..cli.build import call, graph, placeholder, returns
 
 TABLE = load_table()
 LITERALS = (torch.dtype, torch.device, torch.layout, torch.memory_format)

@@ -17,16 +17,16 @@ import pytest
 
 pytest.importorskip("torch")
 
-from fuzz import generate
-from mutations import KINDS, mutate
-from pairs import CORPUS, SIZES, corpus, pair
-from program import Program
-from values import same_value
-
-from gg_datalog.errors import InputError
 from gg_datalog.extract import case_files
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.replay import command
 from gg_datalog.replay.command import Replayed, replay
+
+from ..corpus.values import same_value
+from ..numeric.fuzz import generate
+from ..numeric.mutations import KINDS, mutate
+from ..numeric.pairs import CORPUS, SIZES, corpus, pair
+from ..numeric.program import Program
 
 CAPTURED = ("gpt-tp2-l1", "llama-tp2-l1", "qwen2-tp2-l1")
 GENERATED = ("gpt-1x2", "llama-1x2", "qwen2-1x4-replicated", "case")
@@ -144,8 +144,8 @@ def test_a_pair_is_counted_once() -> None:
     after = before.copy()
     after.dist[0]["nodes"][-1]["name"] = "end"
     counts = Tally()
-    from gg_datalog.replay.relations import APART, SAME
-    from gg_datalog.report import OutputRow, Report
+    from gg_datalog.replay.derived import APART, SAME
+    from gg_datalog.result.report import OutputRow, Report
 
     for status, numbers in [
         ("mapped", SAME),

@@ -10,12 +10,13 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from single import TABLE, given, keeps, node, same
 
-from build import graph, returns
 from gg_datalog.replay.calls import NotExecuted
 from gg_datalog.replay.collectives import Mismatch, reduction_of
 from gg_datalog.replay.execute import run_ranks
+
+from ..cli.build import graph, returns
+from .single import TABLE, given, keeps, node, same
 
 GROUPS = [{"ranks": [0, 1], "names": {"0": "0", "1": "0"}}]
 C10D, AUTOGRAD = "_c10d_functional.", "_c10d_functional_autograd."

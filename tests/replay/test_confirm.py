@@ -12,7 +12,6 @@ pytest.importorskip("torch", reason="replay needs torch")
 
 import torch
 
-from build import call, graph, placeholder, returns
 from gg_datalog.extract.table import load_table
 from gg_datalog.replay.comparison import by_shape, most_likely
 from gg_datalog.replay.documents import Documents, layouts
@@ -21,6 +20,8 @@ from gg_datalog.replay.kernels import constant, has_value
 from gg_datalog.replay.showing import elements
 from gg_datalog.replay.shrink import shrink
 from gg_datalog.replay.unknown import guessed_names, other_guesses, unknown
+
+from ..cli.build import call, graph, placeholder, returns
 
 OUTPUT = {"seq": "y", "dist": {"0": "y", "1": "y"}}
 

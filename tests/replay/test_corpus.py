@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from pairs import CORPUS
-
 from gg_datalog.replay.command import as_document
+
+from ..numeric.pairs import CORPUS
 
 GOOD = ("gpt-tp2-l1", "gpt-tp2-l2", "llama-tp2-l1", "qwen2-tp2-l1")
 BAD = ("bug-grad-accumulation", "bug-wrong-config-allreduce")

@@ -12,12 +12,13 @@ pytest.importorskip("torch")
 
 import torch
 
-from build import call, graph, placeholder, returns
 from gg_datalog.extract.table import load_table
 from gg_datalog.replay.calls import NotExecuted
 from gg_datalog.replay.collectives import Mismatch
 from gg_datalog.replay.execute import run_ranks
 from gg_datalog.replay.program import OutOfRange
+
+from ..cli.build import call, graph, placeholder, returns
 
 C10D = "_c10d_functional."
 TABLE = load_table()

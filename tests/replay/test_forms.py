@@ -9,11 +9,12 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from single import given as placed
-from single import literal, node, run, same
 
 from gg_datalog.extract import signature as schemas
 from gg_datalog.replay.calls import NotExecuted
+
+from .single import given as placed
+from .single import literal, node, run, same
 
 INF = float("inf")
 

@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from single import given, literal, node, run, same
 
 from gg_datalog.replay.calls import NotExecuted
+
+from .single import given, literal, node, run, same
 
 aten = torch.ops.aten
 X = torch.arange(24, dtype=torch.float64).reshape(4, 6)

@@ -13,13 +13,15 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from trial import cli
 
-from build import ALL_REDUCE, call, documents, graph, placeholder, returns, write_case
 from gg_datalog.extract import case_files
-from gg_datalog.replay import command, relations
+from gg_datalog.replay import command
+from gg_datalog.replay import derived as relations
 from gg_datalog.replay.command import Replayed, as_document, as_lines
 from gg_datalog.replay.comparison import by_shape
+
+from ..cli.build import ALL_REDUCE, call, documents, graph, placeholder, returns, write_case
+from ..command import run as cli
 
 FIELDS = {"schema_version", "verdict", "outputs", "findings", "assumptions", "engine", "stats"}
 
@@ -215,7 +217,7 @@ def test_what_does_not_fit_memory_is_refused(
 
 # ---- errors
 def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gg_datalog.replaying.find_spec", lambda name: None)
+    monkeypatch.setattr("gg_datalog.commands.replay.find_spec", lambda name: None)
     status, out, error = cli("replay", write_case(tmp_path / "good", documents()))
     assert (status, out) == (2, "")
     assert "torch, which is not installed" in error and "gg-datalog[torch]" in error

@@ -12,9 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from pairs import SIZES, pair
 
-from build import call, documents, graph, placeholder, returns, write_case
 from gg_datalog.extract import case_files
 from gg_datalog.extract.table import load_table
 from gg_datalog.replay import command
@@ -22,6 +20,9 @@ from gg_datalog.replay.documents import load
 from gg_datalog.replay.draw import draw
 from gg_datalog.replay.execute import run_ranks
 from gg_datalog.replay.shrink import Shrunk, shrink
+
+from ..cli.build import call, documents, graph, placeholder, returns, write_case
+from ..numeric.pairs import SIZES, pair
 
 TABLE = load_table()
 

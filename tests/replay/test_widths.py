@@ -9,17 +9,18 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from single import TABLE, given, keeps, node, run, same
 
-from build import graph, placeholder, returns
 from gg_datalog.replay.atoms import fresh
 from gg_datalog.replay.calls import NotExecuted
+from gg_datalog.replay.derived import difference
 from gg_datalog.replay.documents import Documents
 from gg_datalog.replay.draw import draw
 from gg_datalog.replay.dtypes import as_dtype, dtype_of, is_integer, times
 from gg_datalog.replay.execute import run_ranks
-from gg_datalog.replay.relations import difference
 from gg_datalog.replay.shrink import Shrunk
+
+from ..cli.build import graph, placeholder, returns
+from .single import TABLE, given, keeps, node, run, same
 
 WIDTHS = ("uint8", "int8", "int16", "int32", "int64")
 

@@ -2,53 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-HERE = Path(__file__).resolve().parent
-if str(HERE.parent / "cli") not in sys.path:
-    sys.path.insert(0, str(HERE.parent / "cli"))
+from gg_datalog.cli import cli as commands
 
-from click.testing import CliRunner  # noqa: E402
-
-from build import call, documents, write_case  # noqa: E402
-from gg_datalog.cli import cli as commands  # noqa: E402
-from gg_datalog.cli import main  # noqa: E402
+from ..cli.build import call, documents, write_case
 
 STATUS = {"refines": 0, "missing": 1, "mismatch": 1, "inconclusive": 3}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command did."""
-
-    status: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Outcome]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Cli:
-    """Runs ``gg-datalog`` with these arguments."""
-
-    def run(*arguments: object) -> Outcome:
-        capfdbinary.readouterr()
-        monkeypatch.setattr(sys, "argv", ["gg-datalog", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out, err = capfdbinary.readouterr()
-        assert isinstance(stop.value.code, int)
-        return Outcome(stop.value.code, out.decode(), err.decode())
-
-    return run
 
 
 @pytest.fixture(autouse=True)

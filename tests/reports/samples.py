@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gg_datalog.report import Assumption, Finding, OutputRow, Repair, Report
+from gg_datalog.result.report import Assumption, Finding, OutputRow, Repair, Report
 
 LINE = "models/block.py:87 in forward: y = f(x, self.weight) | `tick`"
 CAUSE = Finding(

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from gg_datalog.report import Finding, Report
 from gg_datalog.reporting import render
+from gg_datalog.result.report import Finding, Report
 
-from .conftest import Cli
+from ..command import Cli
 from .samples import BROKEN, CAUSE, NOTE, report, reports
 
 NOWHERE = Path("no-result")

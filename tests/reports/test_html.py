@@ -18,12 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gg_datalog.errors import InputError
-from gg_datalog.report import Report
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.reporting import render
 from gg_datalog.reporting.html_explain import MOST_NODES, _pruned
 from gg_datalog.reporting.html_layout import GAP_X, HEIGHT, WIDTH, acyclic, placed, rows_of
-from gg_datalog.results import read_result
+from gg_datalog.result.folder import read_result
+from gg_datalog.result.report import Report
 
 from .samples import BROKEN, CAUSE, NOTE, REFINES, report, reports
 
@@ -145,7 +145,7 @@ def test_a_database_of_another_version_is_refused(facts: dict[str, Path], tmp_pa
     old = tmp_path / "result"
     shutil.copytree(_result(facts), old)
     with duckdb.connect(str(old / "result.duckdb")) as database:
-        database.execute("DROP VIEW tensor_size")
+        database.execute("DROP VIEW internal.tensor_size")
     with pytest.raises(InputError, match="the database lacks a part") as refused:
         render("html", BROKEN, old)
     assert "gg-datalog run" in (refused.value.hint or "")

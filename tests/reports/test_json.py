@@ -11,10 +11,18 @@ import pytest
 from hypothesis import given, settings
 from jsonschema import Draft202012Validator, ValidationError
 
-from gg_datalog.report import Assumption, Finding, OutputRow, Repair, Report, as_json, from_json
 from gg_datalog.reporting.document import schema
+from gg_datalog.result.report import (
+    Assumption,
+    Finding,
+    OutputRow,
+    Repair,
+    Report,
+    as_json,
+    from_json,
+)
 
-from .conftest import Cli
+from ..command import Cli
 from .samples import BROKEN, reports
 
 SCHEMA = json.loads(schema())

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from junitparser import Failure, JUnitXml, Skipped, TestSuite
 
-from gg_datalog.report import Finding, OutputRow, Report
 from gg_datalog.reporting import render
-from gg_datalog.settings.policy import exit_code
+from gg_datalog.result.outcome import exit_code
+from gg_datalog.result.report import Finding, OutputRow, Report
 
-from .conftest import Cli
+from ..command import Cli
 from .samples import BEYOND, BROKEN, CAUSE, LINED_UP, MISMATCH, REFINES, report, reports
 
 NOWHERE = Path("no-result")

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from markdown_it import MarkdownIt
 
-from gg_datalog.report import Assumption, Finding, Report
+from gg_datalog.foundation.visible import visible
 from gg_datalog.reporting import render
 from gg_datalog.reporting.markdown import code, inline, row
-from gg_datalog.visible import visible
+from gg_datalog.result.report import Assumption, Finding, Report
 
-from .conftest import Cli
+from ..command import Cli
 from .samples import BROKEN, CAUSE, REFINES, report, reports, text
 
 NOWHERE = Path("no-result")

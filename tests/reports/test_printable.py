@@ -7,11 +7,11 @@ from unicodedata import category
 
 from hypothesis import given, settings
 
-from gg_datalog.human import as_text
-from gg_datalog.report import Report
-from gg_datalog.reporting.printable import printable
+from gg_datalog.foundation.visible import visible
+from gg_datalog.reporting.text import as_text
 from gg_datalog.reporting.wording import details
-from gg_datalog.visible import visible
+from gg_datalog.result.printable import printable
+from gg_datalog.result.report import Report
 
 from .samples import BROKEN, CAUSE, reports
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft4Validator
 
-from gg_datalog.findings import PAGES
-from gg_datalog.report import Finding, Report
 from gg_datalog.reporting import render
+from gg_datalog.result.findings import PAGES
+from gg_datalog.result.report import Finding, Report
 
-from .conftest import Cli
+from ..command import Cli
 from .samples import BROKEN, CAUSE, LINED_UP, report, reports
 
 NOWHERE = Path("no-result")

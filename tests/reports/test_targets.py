@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gg_datalog.errors import InputError
+from gg_datalog.foundation.errors import InputError
 from gg_datalog.reporting import FORMATS
 from gg_datalog.reporting.targets import Target, check, parsed, write
 
-from .conftest import Cli
+from ..command import Cli
 from .samples import REFINES, report
 
 ALONE = [form for form in FORMATS if form != "html"]  # need nothing but the report

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gg_datalog.human import as_text
-from gg_datalog.results import read_result
+from gg_datalog.reporting.text import as_text
+from gg_datalog.result.folder import read_result
 
 ESCAPE = re.compile(r"\x1b\[[\d;]*m")
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from gg_datalog.engine import select_engine
-from gg_datalog.errors import InputError
 from gg_datalog.extract import case_files, extract_case
 from gg_datalog.extract.schema import RULE_RELATIONS
+from gg_datalog.foundation.errors import InputError
 
 from .program import Program
 
@@ -220,7 +220,7 @@ def batch(cases: Sequence[Case], engine: str = "clingo") -> list[Outcome]:
             out.outputs.append(r["seq"])
         out.mismatches = tables["collective_mismatch"].to_pylist()
         out.unsupported = sorted({r["target"] for r in tables["unsupported_operator"].to_pylist()})
-        for relation in RULE_RELATIONS:
+        for relation in (r for r in RULE_RELATIONS if tables[r.name].num_rows):
             rows = tables[relation.name].to_pylist()
             merged[relation.name] += [_apart(relation.name, r, number) for r in rows]
     facts = {r.name: _table(r.name, merged[r.name], tables_schema(r.name)) for r in RULE_RELATIONS}

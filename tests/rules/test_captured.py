@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gg_datalog.verifying import verify
+from gg_datalog.commands.verify import verify
 
 from .build import Case, check, row, table, write
 from .conftest import Outcomes

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from gg_datalog.proofs.checker import RULES, Checker, Refused
+from gg_datalog.proofs.checker import RULES, Checker
 from gg_datalog.proofs.derivations import Derivations, statement
+from gg_datalog.proofs.positions import Refused
+from gg_datalog.result.records import relation
 
 from .build import Case, Outcome, batch, extracted
 
@@ -49,13 +51,11 @@ def rows(case: Case) -> dict[str, list[tuple[Any, ...]]]:
 
 def steps(case: Case, out: Outcome) -> Counter[str]:
     """How often each rule gives a relation of a case."""
-    known = Derivations(
-        Checker(rows(case)),
-        [(h["dist"], h["seq"], h["times"], h["parts"], h["block"]) for h in out.holds],
-    )
+    held = [relation(row) for row in out.holds]
+    known = Derivations(Checker(rows(case)), held)
     found: Counter[str] = Counter()
-    for row in out.holds:
-        step = next(known.of(statement(tuple(row[name] for name in COLUMNS))), None)  # type: ignore[arg-type]
+    for row in held:
+        step = next(known.of(statement(row)), None)
         assert step is not None, f"{case.name}: no step gives {row}"
         found[step.rule] += 1
     return found
@@ -63,7 +63,6 @@ def steps(case: Case, out: Outcome) -> Counter[str]:
 
 SHARE = int(os.environ.get("GG_DATALOG_SHARE", "5"))
 """Of how many cases one is looked at: all together take a minute and a half."""
-COLUMNS = ("dist", "seq", "times", "parts", "block")
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +112,7 @@ def looked_up(case: Case) -> list[Any]:
     for o, table, *_ in facts.rows["dist_lookup"]:
         if table == "r1.w":
             try:
-                found.append(facts.looked_up([o, s, 4], [[inputs[table]], [inputs["r1.ids"]]]))
+                found.append(facts.lookup_holds([o, s, 4], [[inputs[table]], [inputs["r1.ids"]]]))
             except Refused as error:
                 print(case.name, o, error)
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gg_datalog import verify
-from gg_datalog.report import Repair
+from gg_datalog.result.report import Repair
 
 from .build import Case, write
 

@@ -238,6 +238,18 @@ ASIDE = (
 )
 
 
+COLUMNS = Case(
+    "columns chosen of sharded rows",
+    seq="x: f32[4, 6]\nids: i64[6]\ny = index_select(x, 1, ids)\nreturn y",
+    dist="x: f32[2, 6]\nids: i64[6]\ny = index_select(x, 1, ids)\nreturn y",
+)
+
+
+@table(COLUMNS, COLUMNS.miss("rows of one rank are chosen", "x, 1", "x, 0"))
+def test_what_is_chosen(case: Case, outcomes: Outcomes) -> None:
+    check(case, outcomes(case))
+
+
 @table(*cases(), *ASIDE)
 def test_lookups(case: Case, outcomes: Outcomes) -> None:
     """A masked lookup in a shard is a part of the lookup in the whole, if everything fits."""

@@ -1,0 +1,141 @@
+"""Lowering of what is chosen by masks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isnan
+from typing import Any
+
+from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
+from gg_datalog.extract.dtypes import (
+    valued,
+)
+from gg_datalog.extract.lower_lookup import masked_lookup
+from gg_datalog.extract.lower_math import integer_pair, kinds
+from gg_datalog.extract.lower_movement import stretched
+from gg_datalog.extract.notes import Cleared
+from gg_datalog.extract.records import Operator
+from gg_datalog.extract.scale import ONE, Scale, scale
+from gg_datalog.extract.side import _as_term
+from gg_datalog.extract.signature import packet_of
+from gg_datalog.extract.view import Base, View, broadcast
+
+
+def _terms(gives: Base) -> tuple[View, View] | None:
+    """Both operands of an operator, with the dimensions of what it gives."""
+    made = gives.made
+    if not isinstance(made, Operator) or len(made.operands) != 2:
+        return None
+    terms = [_as_term(v, m, made.labels) for v, m in zip(made.operands, made.maps, strict=True)]
+    first, second = (replace(t, dims=tuple(t.dims[k] for k in made.gives[0][1])) for t in terms)
+    return first, second
+
+
+@lowers("aten.bitwise_and", "aten.logical_and", "aten.bitwise_or", "aten.logical_or")
+def boolean(ctx: Context) -> Value:
+    a, b = ctx.tensor("self"), ctx.tensor("other")
+    op = "and" if "and" in ctx.node.target else "or"
+    if any(ctx.dtype(name) != "bool" for name in ("self", "other")):
+        name = packet_of(ctx.node.target)
+        return ctx.elementwise(f"{name.split('.')[-1]}(%, %){kinds(ctx)}", [a, b])[0]
+    out = ctx.elementwise(f"logical_{op}", [a, b])[0]
+    integer_pair(ctx, out, op, a, b)
+    return out
+
+
+@lowers("aten.bitwise_not", "aten.logical_not")
+def invert(ctx: Context) -> Value:
+    x = ctx.tensor("self")
+    if ctx.dtype("self") != "bool":
+        name = packet_of(ctx.node.target)
+        return ctx.elementwise(f"{name.split('.')[-1]}(%){kinds(ctx)}", [x])[0]
+    return inverted(ctx, x)
+
+
+def inverted(ctx: Context, x: View) -> View:
+    """Where a mask is not true."""
+    out = ctx.elementwise("logical_not", [x])[0]
+    ctx.side.notes.truths.add(out.base)
+    if x.scale == ONE:
+        ctx.side.integers.nots.append((out.base, x.base))
+    return out
+
+
+@lowers("aten.where", "hlo.select")
+def where(ctx: Context) -> Value:
+
+    mask = ctx.tensor("condition")
+    a, b = (
+        infinite(ctx, value) if is_infinite(value) else ctx.operand(name)
+        for name in ("self", "other")
+        for value in [ctx.argument(name)]
+    )
+    if ctx.side.is_zero(a):
+        return masked(ctx, b, mask, scale(0))
+    if ctx.side.is_zero(b) and mask.base in ctx.side.notes.truths:
+        return masked(ctx, a, inverted(ctx, mask), scale(0))
+    views = [stretched(v, broadcast([mask, a, b])) for v in (mask, a, b)]
+    return ctx.elementwise("select", views)[0]
+
+
+@lowers("aten.masked_fill")
+def masked_fill(ctx: Context) -> Value:
+
+    x, mask, given = ctx.tensor("self"), ctx.tensor("mask"), ctx.argument("value")
+    if is_infinite(given):
+        return masked_infinite(ctx, x, mask, given)
+    value = ctx.number("value")
+    if value is None:
+        raise Unsupported("its fill value is not known")
+    return masked(ctx, x, mask, value)
+
+
+def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
+    """``value`` where ``mask`` is true, else x."""
+
+    in_type(ctx, value)
+    if value.zero and x.scale != ONE:  # a factor stays outside, where other forms find it
+        return masked(ctx, replace(x, scale=ONE), mask, value).scaled(x.scale)
+    shape = broadcast([x, mask])
+    x, mask = (stretched(valued(ctx, v), shape) for v in (x, mask))
+    out = ctx.elementwise(f"masked_fill({value})", [x, mask], linear=(0,) if value.zero else ())[0]
+    same = x.dims == mask.dims and x.base.shape == mask.base.shape == out.base.shape
+    if same and x.scale == mask.scale == ONE and value.integer is not None:
+        ctx.side.integers.fills.append((out.base, x.base, mask.base, value.integer))
+    if value.zero:
+        masked_lookup(ctx, out.base, x, mask)
+        note_cleared(ctx, out.base)
+    return out
+
+
+def note_cleared(ctx: Context, gives: Base) -> None:
+    """Remembers what a tensor was before it was set to 0 under a mask."""
+    found = _terms(gives)
+    if found is not None:
+        ctx.side.notes.cleared[gives] = Cleared(*found)
+
+
+# ---- infinity: a constant that is no number, so that nothing is ever computed with it here
+def infinite(ctx: Context, value: float) -> View:
+    """The constant inf or -inf, of no dimensions."""
+    if isnan(value):
+        raise Unsupported("a constant that is not a number")
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return letter, "created"
+
+    return ctx.apply(f"constant({value})", [], [[]], naming, created={})[0]
+
+
+def is_infinite(value: Any) -> bool:
+    """Is this a number without bounds (or none at all)?"""
+    return isinstance(value, float) and (isnan(value) or value in (float("inf"), -float("inf")))
+
+
+def masked_infinite(ctx: Context, x: View, mask: View, value: float) -> View:
+    """``value``, which is infinite, where ``mask`` is true, else x."""
+    if isnan(value):
+        raise Unsupported("a fill that is not a number")
+    shape = broadcast([x, mask])
+    views = [stretched(v, shape) for v in (x, mask)]
+    return ctx.elementwise(f"masked_fill({value})", views)[0]

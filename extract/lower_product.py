@@ -1,0 +1,85 @@
+"""Lowering of products and quotients."""
+
+from __future__ import annotations
+
+from gg_datalog.extract.context import Context, Value, lowers
+from gg_datalog.extract.dtypes import (
+    arithmetic,
+    interval,
+    is_integer,
+    learn,
+    product,
+)
+from gg_datalog.extract.finite import may_be_infinite
+from gg_datalog.extract.lower_lookup import masked_lookup
+from gg_datalog.extract.lower_mask import _terms, inverted
+from gg_datalog.extract.lower_math import integer_pair, kinds, times
+from gg_datalog.extract.notes import Cleared
+from gg_datalog.extract.scale import ONE
+from gg_datalog.extract.view import Base, View, broadcast
+
+
+@lowers("aten.mul", "aten.multiply")
+def mul(ctx: Context) -> Value:
+    a, b = ctx.operand("self"), ctx.operand("other")
+    shape = broadcast([a, b])
+    for x, by in ((a, ctx.number("other")), (b, ctx.number("self"))):
+        if by is not None:
+            return times(ctx, x, by, shape)
+    return multiplied(ctx, a, b)
+
+
+def multiplied(ctx: Context, a: View, b: View) -> View:
+    """The product of two tensors."""
+    dtype = ctx.node.dtype or ""
+    found = product(interval(a, dtype), interval(b, dtype)) if is_integer(dtype) else None
+    a, b = arithmetic(ctx, [a, b], dtype, found)
+    out = ctx.elementwise("mul", [a, b], linear=(0, 1), formal=True)[0]
+    if is_integer(dtype):
+        if not out.base.ring:
+            learn(out, found)
+        integer_pair(ctx, out, "mul", a, b)
+    elif (a.base in ctx.side.notes.truths) != (b.base in ctx.side.notes.truths):
+        _masked_product(ctx, out.base)
+    return out
+
+
+def _masked_product(ctx: Context, gives: Base) -> None:
+    """Notes that a product with a mask is 0 where the mask is not true."""
+    found = _terms(gives)
+    if found is None or any(term.scale != ONE for term in found):
+        return
+    x, mask = found[::-1] if found[0].base in ctx.side.notes.truths else found
+    if may_be_infinite(x.base):
+        return
+    if any(d.dim < 0 for dim in x.dims for d in dim):
+        return
+    hidden = inverted(ctx, mask)
+    ctx.side.notes.cleared.setdefault(gives, Cleared(x, hidden))
+    masked_lookup(ctx, gives, x, hidden)
+    if gives in ctx.side.notes.taken:
+        gives.needs.append(hidden.base)
+
+
+@lowers("aten.div", "aten.divide", "aten.true_divide")
+def div(ctx: Context) -> Value:
+    mode = ctx.argument("rounding_mode")
+    if mode is not None:
+        return rounded_quotient(ctx, str(mode))
+    a, b = ctx.operand("self"), ctx.operand("other")
+    by = ctx.number("other")
+    if by is not None and not by.zero:
+        return times(ctx, a, by.inverse(), broadcast([a, b]))
+    return ctx.elementwise("div", [a, b], linear=(0,))[0]
+
+
+@lowers("aten.floor_divide")
+def floor_divide(ctx: Context) -> Value:
+    return rounded_quotient(ctx, "floor")
+
+
+def rounded_quotient(ctx: Context, mode: str) -> View:
+    """A quotient that is rounded: of integers a function of their numbers and their type."""
+    both = [ctx.tensor("self"), ctx.tensor("other")]
+    name = "floor_divide(%, %)" if mode == "floor" else f"div(%, %, rounding_mode={mode!r})"
+    return ctx.elementwise(f"{name}{kinds(ctx)}", both)[0]

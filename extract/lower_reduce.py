@@ -1,0 +1,208 @@
+"""Lowering of reductions: sums, means, extrema, and softmax, which is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from gg_datalog.extract.context import Context, Unsupported, Value, count, lowers
+from gg_datalog.extract.dtypes import (
+    arithmetic,
+    interval,
+    is_float,
+    is_integer,
+    learn,
+    repeated,
+    single,
+)
+from gg_datalog.extract.lower_contract import piece_of
+from gg_datalog.extract.lower_math import added
+from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.records import Concat
+from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.view import View
+
+
+def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -> View:
+    """Dimensions ``dims`` added up (or their maximum taken)."""
+    letters = [str(i) for i in range(len(x.dims))]
+    gone = {str(i) for i in dims}
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return (kind, kind) if letter in gone else ("e", "parallel")
+
+    kept = [n for n in letters if n not in gone]
+    dtype = ctx.node.dtype or ""
+    found = None
+    if kind == "sum" and is_integer(dtype):
+        found = repeated(interval(x, dtype), prod(x.shape[i] for i in dims))
+        x = arithmetic(ctx, [x], dtype, found)[0]
+    elif kind != "sum":
+        x = single(ctx, x, dtype)
+    if kind == "sum" and (total := _by_member(ctx, x, dims, keep)) is not None:
+        return total
+    inside = piece_of(ctx, x) if kind == "sum" else None
+    if inside is not None and inside[1] in dims:
+        return reduced(ctx, inside[0], dims, kind, keep)
+    copies = prod(d.extent for i in dims for d in x.dims[i] if d.dim < 0)
+    if kind == "sum":
+        body, after = View(x.base, x.dims), x.scale * count(copies)
+    else:
+        body, after = x, ONE
+    if all(d.dim < 0 for i in dims for d in x.dims[i]):
+        out = View(body.base, tuple(d for i, d in enumerate(x.dims) if i not in dims), body.scale)
+    else:
+        out = ctx.apply(
+            kind,
+            [(body, letters)],
+            [kept],
+            naming,
+            linear=(0,) if kind == "sum" else (),
+            passes=() if kind == "sum" else ((0, kind),),
+            formal=True,
+        )[0]
+        if found is not None and not out.base.ring:
+            learn(out, repeated(interval(body, dtype), prod(x.shape[i] for i in dims)))
+    out = out.scaled(after)
+    for dim in sorted(dims) if keep else ():
+        out = out.unsqueezed(dim)
+    return out
+
+
+def _by_member(ctx: Context, x: View, dims: Sequence[int], keep: bool) -> View | None:
+    """The sum over a concatenation of one rank's tensors: what its members add up to."""
+    made = x.base.made
+    if not isinstance(made, Concat) or not made.local:
+        return None
+    over = [i for i in dims if [d.dim for d in x.dims[i]] == [made.dim]]
+    if not over or x.shape[over[0]] != x.base.shape[made.dim]:
+        return None
+    parts = [
+        ctx.side.slice(x, over[0], offset, member.shape[made.dim])
+        for member, offset in made.members
+    ]
+    if any(part is None or part.base is x.base for part in parts):
+        return None
+    sums = [reduced(ctx, part, dims, "sum", keep) for part in parts if part is not None]
+    return added(ctx, [(one, ONE) for one in sums])
+
+
+def summand(ctx: Context, *names: str, cut: bool = False) -> View:
+    """What a reduction takes: elements are cast to the type of the result first. A reduction that
+    is ``cut`` to another type afterwards is not described."""
+    before, after = ctx.dtype(*names), ctx.node.dtype or ""
+    if after == "bool" and before != "bool":
+        raise Unsupported(f"its elements are cut from {before} to {after}")
+    if cut and before and after and is_float(before) != is_float(after):
+        raise Unsupported(f"its result is cut from {before} to {after}")
+    return ctx.operand(*names)
+
+
+def reduction(ctx: Context, kind: str) -> tuple[View, int]:
+    """The reduction at hand, and over how many elements."""
+    if kind == "sum" and ctx.node.dtype == "bool":
+        raise Unsupported("a sum of truth values")
+    x = summand(ctx, "self")
+    dims = ctx.dims(len(x.dims), "dim")
+    keep = bool(ctx.argument("keepdim", default=False))
+    return reduced(ctx, x, dims, kind, keep), prod(x.shape[i] for i in dims)
+
+
+@lowers("aten.sum", "hlo.reduce_add")
+def sum_(ctx: Context) -> Value:
+    return reduction(ctx, "sum")[0]
+
+
+@lowers("aten.mean")
+def mean(ctx: Context) -> Value:
+    if is_integer(ctx.node.dtype or ""):
+        raise Unsupported("a mean of integers")
+    out, over = reduction(ctx, "sum")
+    return out.scaled(count(over).inverse())
+
+
+@lowers("aten.amax", "hlo.reduce_max")
+def amax(ctx: Context) -> Value:
+    return reduction(ctx, "max")[0]
+
+
+@lowers("aten.amin", "hlo.reduce_min")
+def amin(ctx: Context) -> Value:
+    return reduction(ctx, "min")[0]
+
+
+@lowers("aten.max", "aten.min")
+def extremum(ctx: Context) -> Value:
+    kind = ctx.node.target.split(".")[1]
+    if ctx.node.target.endswith((".default", ".unary_out")):
+        return reduction(ctx, kind)[0]
+    if "other" in ctx.node.bound:
+        both = [ctx.operand("self"), ctx.operand("other")]
+        return ctx.elementwise(f"{kind}imum", both)[0]
+    x = single(ctx, ctx.tensor("self"), ctx.dtype("self"))
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    keep = bool(ctx.argument("keepdim", default=False))
+    return (reduced(ctx, x, [dim], kind, keep), arg_extremum(ctx, kind))
+
+
+@lowers("aten.argmax", "aten.argmin")
+def argument_of(ctx: Context) -> Value:
+    return arg_extremum(ctx, ctx.node.target.split(".")[1][3:])
+
+
+def arg_extremum(ctx: Context, kind: str) -> View:
+    """Where the maximum lies: the dimension may not be cut."""
+    x = single(ctx, ctx.tensor("self"), ctx.dtype("self"))
+    if ctx.argument("dim") is None:
+        raise Unsupported("the index of a maximum over all dimensions")
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    keep = bool(ctx.argument("keepdim", default=False))
+    if x.shape[dim] == 1:  # there is one position only
+        shape = [e for i, e in enumerate(x.shape) if keep or i != dim]
+        return need(ctx.side.constant(scale(0)).expanded(shape))
+    letters = [str(i) for i in range(len(x.dims))]
+    kept = [n for i, n in enumerate(letters) if i != dim]
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return ("w", "whole") if letter == str(dim) else ("e", "parallel")
+
+    out = ctx.apply(f"arg{kind}", [(x, letters)], [kept], naming)[0]
+    learn(out, (0, x.shape[dim] - 1))
+    return out.unsqueezed(dim) if keep else out
+
+
+@lowers("aten._softmax", "aten.softmax")
+def softmax(ctx: Context) -> Value:
+    x = summand(ctx, "self")
+    if not is_float(ctx.node.dtype or "float"):
+        raise Unsupported("a softmax that is no float")
+    ctx.raw("half_to_float")  # the dtype of the result says it
+    return ctx.elementwise("softmax", [x], whole=(ctx.dim(ctx.argument("dim"), len(x.dims)),))[0]
+
+
+@lowers("aten.cumsum")
+def cumsum(ctx: Context) -> Value:
+    x = summand(ctx, "self")
+    dtype = ctx.node.dtype or ""
+    if dtype == "bool":
+        raise Unsupported("a sum of truth values")
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    found = None
+    if is_integer(dtype):
+        found = repeated(interval(x, dtype), x.shape[dim] if x.dims else 1)
+        x = arithmetic(ctx, [x], dtype, found)[0]
+    out = ctx.elementwise("cumsum", [x], whole=(dim,), linear=(0,), formal=True)[0]
+    if found is not None and not out.base.ring:
+        learn(out, found)
+    return out
+
+
+@lowers("aten._softmax_backward_data")
+def softmax_backward(ctx: Context) -> Value:
+    gradient, result = ctx.tensor("grad_output"), ctx.tensor("output")
+    name = ctx.node.target.split(".")[1].lstrip("_")
+    dim = ctx.dim(ctx.argument("dim"), len(gradient.dims))
+    ctx.raw("input_dtype")  # the dtype of the result says it
+    if not is_float(ctx.node.dtype or ""):
+        raise Unsupported("a gradient that is no float")
+    return ctx.elementwise(name, [gradient, result], whole=(dim,), linear=(0,))[0]

@@ -1,0 +1,112 @@
+"""What lowering an operator found out about the base tensor it gives, for operators after it.
+
+None of it is a relation between the sides: each note says how a tensor could be written in another
+way, or what its elements are. Who reads a note checks that it fits; without a note the tensor
+is what its record says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gg_datalog.extract.records import Lookup
+from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut
+
+
+class Padded(NamedTuple):
+    """A piece with 0 around it, from ``start`` on along dimension ``dim``; ``dims`` is how the
+    whole lies over its base."""
+
+    piece: View
+    dims: Dims
+    dim: int
+    start: int
+
+    def seen_as(self, x: View) -> tuple[View, int, int] | None:
+        """The piece in the order of dimensions of a view of the whole, the dimension that it is
+        cut from and where it starts."""
+        free = list(range(len(self.dims)))
+        order = []
+        for digits in x.dims:
+            place = next((k for k in free if self.dims[k] == digits), None)
+            if place is None:
+                return None
+            free.remove(place)
+            order.append(place)
+        if free:
+            return None
+        return self.piece.permuted(order).scaled(x.scale), order.index(self.dim), self.start
+
+
+class Cleared(NamedTuple):
+    """``of``, with 0 wherever ``mask`` is true; both in the dimensions of the base."""
+
+    of: View
+    mask: View
+
+    def seen_as(self, x: View) -> tuple[View, View] | None:
+        """Both, in the dimensions of a view of the base."""
+        of = compose(x, self.of.dims, self.of.base, self.of.scale)
+        mask = compose(View(x.base, x.dims), self.mask.dims, self.mask.base, self.mask.scale)
+        return None if of is None or mask is None else (of, mask)
+
+
+class Classes(NamedTuple):
+    """A factor per row times the one-hot class of the row; ``dims``: how it lies over its base."""
+
+    dims: Dims
+    factor: View
+    hot: View
+
+    def seen_as(self, x: View, dim: int) -> tuple[View, View] | None:
+        """Both, in the dimensions of a view of which dimension ``dim`` counts the classes."""
+        if x.shape[dim] == 1 or x.dims[dim] != self.dims[1]:
+            return None
+        if [d for d in x.dims if d] != [d for d in self.dims if d]:
+            return None
+        rows = [*x.shape[:dim], 1, *x.shape[dim + 1 :]]
+        factor = self.factor.scaled(x.scale).reshaped(rows)
+        hot = self.hot.reshaped(x.shape)
+        return None if factor is None or hot is None else (factor, hot)
+
+
+class Cut(NamedTuple):
+    """What a slice is a slice of: ``kept`` are the labels that its own dimensions carry."""
+
+    of: View
+    label: int
+    start: int
+    size: int
+    kept: tuple[int, ...]
+
+    def under(self, digit: Digit) -> list[Digit] | None:
+        """A digit of the slice as digits of what it is cut from (of its first positions)."""
+        if digit.dim < 0:
+            return None
+        label = self.kept[digit.dim]
+        of = self.of.dims[label]
+        if label == self.label:
+            inner = cut(of, 1, self.size)
+            if inner is None:
+                return None
+            of = tuple(inner)
+        if any(d.dim < 0 for d in of):
+            return None
+        return cut(of, digit.stride, digit.extent)
+
+
+@dataclass
+class Notes:
+    """The notes of one side, by base tensor."""
+
+    padded: dict[Base, Padded] = field(default_factory=dict)
+    cleared: dict[Base, Cleared] = field(default_factory=dict)
+    classes: dict[Base, Classes] = field(default_factory=dict)
+    cuts: dict[Base, Cut] = field(default_factory=dict)
+    taken: dict[Base, Lookup] = field(default_factory=dict)  # rows that ids choose
+    chosen: dict[Base, View] = field(default_factory=dict)  # positions where a mask is true
+    placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
+    aranges: dict[Base, int] = field(default_factory=dict)  # 0, 1, 2, ... so many
+    permutations: set[Base] = field(default_factory=set)  # every position once
+    truths: set[Base] = field(default_factory=set)  # true and false alone

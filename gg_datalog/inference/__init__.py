@@ -1,0 +1,1 @@
+"""Facts in, a verdict and its result folder out."""

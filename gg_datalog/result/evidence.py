@@ -1,0 +1,176 @@
+"""What the status of an output rests on, and the verdict that follows.
+
+The rules say of an output that it is rebuilt, or that no rule shows it. The latter is an error only
+where a difference is shown: by numbers, or by what the rules derived instead of what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+
+from gg_datalog.result.findings import Kind
+from gg_datalog.result.placement import names_text
+from gg_datalog.result.report import Finding, Numbers, OutputRow, Report
+
+PROOF, NUMBERS, RELATIONS, NONE = "proof", "numbers", "relations", "none"
+
+
+def _codes(*kinds: Kind) -> frozenset[str]:
+    return frozenset(kind.value.code for kind in kinds)
+
+
+# What numbers cannot show: it is what it is, whatever is computed.
+STATIC = _codes(Kind.COLLECTIVE, Kind.GRADIENT_LACKED, Kind.DRAW_REPEATED, Kind.DRAW_UNEQUAL)
+# Of an output: how its elements lie, which numbers do not tell.
+LAYOUT = _codes(Kind.MISPLACED, Kind.STATE_MOVED)
+MANY = 6
+LENGTH = 16  # of a fingerprint
+# Beside a verdict, or what no rule describes: no reason why something should be wrong.
+ASIDE = ("GG12", "GG13", "GG14")
+
+
+# What is executed: what something stands against, and what no rule describes.
+ASKED = ("unmapped", "inconclusive")
+
+
+def in_question(report: Report) -> list[int]:
+    """Places of the outputs that numbers can tell something of."""
+    if any(found.code in STATIC for found in report.findings):
+        return []
+    return [
+        place
+        for place, row in enumerate(report.outputs)
+        if row.status in ASKED and not _moved(row, report.findings)
+    ]
+
+
+def _moved(row: OutputRow, findings: Sequence[Finding]) -> bool:
+    return any(found.code in LAYOUT and row.seq in found.outputs for found in findings)
+
+
+def decided(report: Report, numbers: Mapping[int, Numbers]) -> Report:
+    """The report with the status, the evidence and the numbers of every output, the verdict that
+    follows, and only those findings that nothing refutes."""
+    static = any(found.code in STATIC for found in report.findings)
+    outputs = [
+        _decided(row, report.findings, numbers.get(place), static)
+        for place, row in enumerate(report.outputs)
+    ]
+    report = replace(report, outputs=outputs, findings=_findings(report, outputs))
+    return replace(report, verdict=_verdict(report, static))
+
+
+def _decided(
+    row: OutputRow, findings: Sequence[Finding], numbers: Numbers | None, static: bool
+) -> OutputRow:
+    if row.status not in ASKED:
+        return replace(row, evidence=PROOF if row.status == "mapped" else NONE, numbers=numbers)
+    agrees = None if numbers is None else numbers.agrees
+    if agrees is False:
+        return replace(row, status="unmapped", evidence=NUMBERS, numbers=numbers)
+    if row.status == "inconclusive":
+        return replace(row, evidence=NONE, numbers=numbers)
+    if numbers is not None and numbers.guesses:
+        return replace(row, status="inconclusive", evidence=NONE, numbers=numbers)
+    told = static or _moved(row, findings) or any(f.certain and _spoils(f, row) for f in findings)
+    if agrees is None and told:
+        return replace(row, evidence=RELATIONS, numbers=numbers)
+    return replace(row, status="inconclusive", evidence=NONE, numbers=numbers)
+
+
+def _spoils(found: Finding, row: OutputRow) -> bool:
+    return row.seq in found.outputs or found.seq == row.seq or not found.outputs
+
+
+def _verdict(report: Report, static: bool) -> str:
+    statuses = {row.status for row in report.outputs}
+    if static or "unmapped" in statuses:
+        return "does-not-refine"
+    return "inconclusive" if "inconclusive" in statuses else report.verdict
+
+
+# ---- findings ------------------------------------------------------------------------------------
+def _findings(report: Report, outputs: Sequence[OutputRow]) -> list[Finding]:
+    """Where numbers agree, what was found there is no mistake, but where the proof stops. Where
+    nothing is shown, it is no error."""
+    guesses = list(_guesses(outputs))
+    agreed = [row for row in outputs if row.numbers is not None and row.numbers.agrees]
+    names = {row.seq for row in agreed}
+    wrong = {row.seq for row in outputs if row.status == "unmapped"}
+    stops: dict[int, list[OutputRow]] = {}
+    for row in agreed:
+        reasons = [i for i, f in enumerate(report.findings) if _reason(f) and _spoils(f, row)]
+        stops.setdefault(reasons[0] if reasons else -1, []).append(row)
+    found: list[Finding] = guesses
+    for place, one in enumerate(report.findings):
+        if place in stops:
+            found.append(_stops(one, stops[place]))
+        if not _reason(one) or not one.outputs:
+            found.append(one)
+            continue
+        left = tuple(seq for seq in one.outputs if seq not in names)
+        if left:
+            found.append(_levelled(replace(one, outputs=left), wrong))
+    return [*found, _stops(None, stops[-1])] if -1 in stops else found
+
+
+def _guesses(outputs: Sequence[OutputRow]) -> Iterator[Finding]:
+    """What was guessed of inputs, and is refuted by numbers."""
+    every: dict[tuple[str, ...], list[str]] = {}
+    for row in outputs:
+        if row.numbers is not None and row.numbers.guesses:
+            every.setdefault(row.numbers.guesses, []).append(row.seq)
+    for names, rows in every.items():
+        kind, told = Kind.GUESS.value, ", ".join(f"`{name}`" for name in names)
+        text = (
+            f"which rank holds which shard of {told} is guessed, and the numbers do not fit: they "
+            "agree where ranks share the shards in the other order (neighbours, or far apart)"
+        )
+        given = Finding(kind.code, kind.level, text, title=kind.title, outputs=tuple(rows))
+        yield replace(given, fingerprint=_print(given, (kind.code, *names)))
+
+
+def _reason(found: Finding) -> bool:
+    return not found.code.startswith(ASIDE) or found.code == Kind.INPUT_GAP.value.code
+
+
+def _levelled(found: Finding, wrong: set[str]) -> Finding:
+    """An error, and what follows from it, only where something is shown to be wrong."""
+    if found.code not in STATIC and found.level == "error" and not wrong & set(found.outputs):
+        return replace(found, level="warning", effect=None)
+    return found
+
+
+def _stops(at: Finding | None, rows: Sequence[OutputRow]) -> Finding:
+    """No rule shows these outputs, though numbers agree."""
+    kind = Kind.AGREES.value
+    names = tuple(row.seq for row in rows)
+    counts = sorted({row.numbers.draws for row in rows if row.numbers is not None})
+    draws = " or ".join(map(str, counts))
+    told = ", ".join(f"`{name}`" for name in names[:MANY])
+    more = f" and {len(names) - MANY} more" if len(names) > MANY else ""
+    text = f"{told}{more}: no rule shows it; numbers agree on {draws} draws"
+    given = at or Finding(kind.code, kind.level, "", seq=names[0])
+    where = f"`{given.seq}`" if given.seq is not None else names_text(given.dist)
+    return Finding(
+        kind.code,
+        kind.level,
+        f"{text}; the proof stops at {where}" if where else text,
+        title=kind.title,
+        seq=given.seq,
+        seq_source=given.seq_source,
+        dist=given.dist,
+        dist_source=given.dist_source,
+        module=given.module,
+        dist_module=given.dist_module,
+        ranks=given.ranks,
+        outputs=names,
+        fingerprint=_print(given, names),
+    )
+
+
+def _print(given: Finding, names: Sequence[str]) -> str:
+    text = given.fingerprint or "\n".join(names)
+    return sha256(f"{Kind.AGREES.value.code}\n{text}".encode()).hexdigest()[:LENGTH]

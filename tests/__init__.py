@@ -1,0 +1,1 @@
+"""Tests of gg-datalog: see README.md."""

@@ -1,0 +1,1 @@
+"""Whole cases, right and broken, through the command line."""

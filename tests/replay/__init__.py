@@ -1,0 +1,1 @@
+"""Replay: programs executed beside what is derived of them."""
