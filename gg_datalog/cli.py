@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from gg_datalog import __version__
+from gg_datalog.audit.commands import audit
 from gg_datalog.errors import GGError, InputError
 from gg_datalog.proofs.commands import certificate, check, explain
 from gg_datalog.settings.defaults import PARAMETERS, configurable
@@ -401,7 +402,7 @@ def doctor() -> None:
         raise SystemExit(ERROR)
 
 
-for command in (explain, certificate, check):
+for command in (explain, certificate, check, audit):
     cli.add_command(command)
 
 
