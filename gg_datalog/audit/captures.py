@@ -173,10 +173,10 @@ def changed_of(found: Json) -> str | None:
     for name, known in found["files"].items():
         path = Path(name)
         if not path.is_file() or file_hash(path) != known:
-            return name
+            return str(name)
     for distribution, known in found["packages"].items():
         if _version(distribution) != known:
-            return distribution
+            return str(distribution)
     return None
 
 
