@@ -15,7 +15,7 @@ from gg_datalog.extract.flight import waited_for
 from gg_datalog.extract.graph import Node, Ref, is_symbolic
 from gg_datalog.extract.lower import Call, lower
 from gg_datalog.extract.lower_movement import joined, need
-from gg_datalog.extract.pieces import summed
+from gg_datalog.extract.piecewise import summed
 from gg_datalog.extract.scale import scale
 from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View

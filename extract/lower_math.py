@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
 from gg_datalog.extract.dtypes import (
@@ -22,7 +21,7 @@ from gg_datalog.extract.dtypes import (
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.lower_positions import shifted
-from gg_datalog.extract.pieces import summed
+from gg_datalog.extract.piecewise import summed
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.view import View, broadcast

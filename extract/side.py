@@ -13,6 +13,7 @@ from gg_datalog.extract import pieces
 from gg_datalog.extract.dtypes import ring
 from gg_datalog.extract.labels import Letters, Naming, Space, space
 from gg_datalog.extract.notes import Cut, Notes
+from gg_datalog.extract.piecewise import sliced
 from gg_datalog.extract.records import (
     Concat,
     DigitMap,
@@ -295,11 +296,14 @@ class Side:
             if start % inner == 0 and size % inner == 0:
                 kept = (Digit(-1, size // inner, 1),) if size > inner else ()
                 return _with_dim(view, dim, (*kept, *digits[1:]))
-        if (taken := pieces.sliced(self, view, dim, start, size)) is not None:
-            return taken
-        if (member := self._member(view, dim, start, size)) is not None:
-            return member
-        if any(d.dim < 0 for d in digits):
+        found = sliced(self, view, dim, start, size) or self._member(view, dim, start, size)
+        return found or self.plain_slice(view, dim, start, size)
+
+    def plain_slice(self, view: View, dim: int, start: int, size: int) -> View | None:
+        """The same, whatever the view is put together from."""
+        if size == view.shape[dim]:
+            return view
+        if any(d.dim < 0 for d in view.dims[dim]):
             return None
         letters = [str(i) for i in range(len(view.dims))]
         made = space([(View(view.base, view.dims), letters)], _elementwise, fine=())
@@ -317,8 +321,10 @@ class Side:
             self._numbered[key] = base
             dims_of = tuple(k for k, e in zip(labels, shape, strict=True) if e != 1)
             self.notes.cuts[base] = Cut(of, label, start, size, dims_of)
-        out = View(base, _resized(dims, label, shape))
-        return out.scaled(view.scale)
+        out = View(base, _resized(dims, label, shape)).scaled(view.scale)
+        if (flat := pieces.line(view)) is not None:
+            pieces.note_origin(self, pieces.flattened(out), pieces.Span(flat, start, size))
+        return out
 
     def _member(self, view: View, dim: int, start: int, size: int) -> View | None:
         """A slice of a concatenation that lies inside one member is a slice of that member."""
@@ -338,13 +344,18 @@ class Side:
         return None
 
     def concat(self, views: Sequence[View], dim: int, local: bool = True) -> View | None:
-        """Views one after the other along ``dim``; flat ones as the pieces that they are made of."""
+        """Views one after the other along ``dim``; flat ones as the pieces of which they are."""
         flat = [pieces.flattened(v) for v in views]
-        if len(views) > 1 and all(v.shape[dim] == f.shape[0] for v, f in zip(views, flat, strict=True)):
+        if len(views) > 1 and all(
+            v.shape[dim] == f.shape[0] for v, f in zip(views, flat, strict=True)
+        ):
             found = [pieces.spans_of(self, f) for f in flat]
             local = local and all(alike for _, alike in found)
             made = pieces.in_line(self, [s for spans, _ in found for s in spans], local)
-            shape = [sum(v.shape[dim] for v in views) if k == dim else 1 for k in range(len(views[0].dims))]
+            shape = [
+                sum(v.shape[dim] for v in views) if k == dim else 1
+                for k in range(len(views[0].dims))
+            ]
             return None if made is None else made.reshaped(shape)
         return self.plain_concat(views, dim, local)
 
@@ -381,7 +392,9 @@ class Side:
             self._numbered[key] = base
             back = common.inverse()
             noted = [s._replace(of=s.of.scaled(back)) for s in spans]
-            self._note_pieces(base, _dims_of(shape, base), dim, noted or _as_spans(members, dim), local)
+            self._note_pieces(
+                base, _dims_of(shape, base), dim, noted or _as_spans(members, dim), local
+            )
         return View(base, _dims_of(shape, base)).scaled(common)
 
     def opaque_concat(
