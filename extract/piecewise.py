@@ -1,5 +1,5 @@
-"""What is linear or works element by element, done piece by piece: a sum of flat buffers, or of zeros
-with something in them, is the sums of what lies at the same place, one after the other."""
+"""What is linear or works element by element, done piece by piece: a sum of flat buffers, or of
+zeros with something in them, is the sums of what lies at one place, one after the other."""
 
 from __future__ import annotations
 
