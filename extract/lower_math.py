@@ -19,6 +19,7 @@ from gg_datalog.extract.dtypes import (
     valued,
 )
 from gg_datalog.extract.finite import may_be_infinite
+from gg_datalog.extract.lower_lookup import of_rows
 from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.lower_positions import shifted
 from gg_datalog.extract.piecewise import summed
@@ -217,9 +218,16 @@ def plain(ctx: Context) -> Value:
     passes = "monotone" in flags
     if not is_float(ctx.node.dtype or "float"):
         passes = passes and all(v.scale == ONE and not v.base.ring for v in views)
-    return ctx.elementwise(
-        signature,
-        views,
-        linear=(0,) if "linear" in flags and isinstance(first, View) else (),
-        passes=[(i, k) for i in range(len(views)) for k in ("max", "min")] if passes else (),
-    )[0]
+
+    def apply(operands: list[View]) -> View:
+        return ctx.elementwise(
+            signature,
+            operands,
+            linear=(0,) if "linear" in flags and isinstance(first, View) else (),
+            passes=[(i, k) for i in range(len(views)) for k in ("max", "min")] if passes else (),
+        )[0]
+
+    out = apply(views)
+    if len(views) == 1 and is_float(ctx.node.dtype or ""):
+        of_rows(ctx, out, views[0], lambda table: apply([table]))
+    return out
