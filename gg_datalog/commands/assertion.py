@@ -110,9 +110,9 @@ def hold(
 ) -> Result:
     """:func:`assert_refines`, with the options of a run."""
     __tracebackhide__ = True
+    from gg_datalog.diagnosis.outcome import exit_code
     from gg_datalog.foundation.errors import InputError
     from gg_datalog.foundation.visible import visible
-    from gg_datalog.result.outcome import exit_code
 
     if inconclusive not in ("fail", "skip"):
         raise InputError(f"inconclusive is {inconclusive!r}", None, 'give "fail" or "skip"')

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gg_datalog.diagnosis.outcome import raised
 from gg_datalog.reporting.wording import details
-from gg_datalog.result.outcome import raised
 from gg_datalog.result.printable import printable
 from gg_datalog.result.report import Finding, Report
 

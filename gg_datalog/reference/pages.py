@@ -9,13 +9,13 @@ import sys
 from collections.abc import Iterator
 from textwrap import fill, indent
 
-from gg_datalog.result.findings import PAGES, Example, Page
+from gg_datalog.diagnosis.findings import PAGES, Example, Mistake
 
 WIDTH = 100
 INTRODUCTION = """\
 # Findings
 
-Written by `make docs` from `gg_datalog/result/findings.toml`; do not edit.
+Written by `make docs` from `gg_datalog/diagnosis/mistakes/`; do not edit.
 `gg-datalog rule GG108` prints one page.
 
 The codes are stable: a code keeps its meaning, a new meaning gets a new code. An *error* is
@@ -37,7 +37,7 @@ def listed() -> str:
     return "\n".join(f"{p.code}  {p.level:<7}  {p.title}" for p in PAGES.values())
 
 
-def as_text(page: Page) -> str:
+def as_text(page: Mistake) -> str:
     """One page for a terminal."""
     parts = [f"{page.code} {page.level}: {page.title}", fill(page.note, WIDTH)]
     parts.append(f"what to do\n{indent(fill(page.remedy, WIDTH - 2), '  ')}")
@@ -81,7 +81,7 @@ def reference() -> str:
     return "\n".join([INTRODUCTION, table, "", *(as_markdown(p) for p in PAGES.values())])
 
 
-def as_markdown(page: Page) -> str:
+def as_markdown(page: Mistake) -> str:
     """One page as a section in Markdown."""
     parts = [
         f"## {page.code}",

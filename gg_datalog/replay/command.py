@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from gg_datalog.diagnosis.evidence import decided
+from gg_datalog.diagnosis.findings import Kind
 from gg_datalog.extract.case import CaseFiles
 from gg_datalog.extract.facts import build_sides
 from gg_datalog.extract.table import Table, load_table
@@ -26,8 +28,6 @@ from gg_datalog.replay.dtypes import exact
 from gg_datalog.replay.shrink import Shrunk, shrink
 from gg_datalog.replay.trial import DRAWS, FAILURES, MORE, Judged, Replayed, draws, rests_on
 from gg_datalog.replay.unknown import guessed_names
-from gg_datalog.result.evidence import decided
-from gg_datalog.result.findings import Kind
 from gg_datalog.result.report import Finding, Numbers, Report, as_json
 from gg_datalog.result.store import write_facts
 

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gg_datalog.diagnosis.outcome import exit_code
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.reporting import markdown
 from gg_datalog.reporting.origin import TOOL
 from gg_datalog.reporting.places import place
 from gg_datalog.reporting.text import VERDICT
 from gg_datalog.reporting.wording import MANY, clipped, counted, details
-from gg_datalog.result.outcome import exit_code
 from gg_datalog.result.report import EXIT_CODE, Finding, Report
 
 COMMAND = {"error": "error", "warning": "warning", "note": "notice"}

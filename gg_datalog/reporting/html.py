@@ -62,13 +62,13 @@ def render(report: Report, result: Path) -> str:
 
 def _content(report: Report, result: Path) -> dict[str, Any]:
     """Everything that the template shows."""
+    from gg_datalog.diagnosis.findings import PAGES
+    from gg_datalog.diagnosis.outcome import raised
     from gg_datalog.foundation.version import __version__
     from gg_datalog.reporting.html_explain import explanations
     from gg_datalog.reporting.html_modules import coverage
     from gg_datalog.reporting.html_operators import operators
     from gg_datalog.reporting.html_tensors import read_tensors
-    from gg_datalog.result.findings import PAGES
-    from gg_datalog.result.outcome import raised
 
     _, manifest = read_result(result)
     with open_result(result) as database, _complete(result):

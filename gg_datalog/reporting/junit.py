@@ -8,10 +8,10 @@ from itertools import count
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
+from gg_datalog.diagnosis.outcome import exit_code
 from gg_datalog.reporting.origin import TOOL, origin
 from gg_datalog.reporting.text import VERDICT
 from gg_datalog.reporting.wording import MANY, called, clipped, concerns, details, executed
-from gg_datalog.result.outcome import exit_code
 from gg_datalog.result.report import EXIT_CODE, Finding, OutputRow, Report
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from gg_datalog.diagnosis.outcome import raised
 from gg_datalog.reporting.wording import details, element, executed, listed
-from gg_datalog.result.outcome import raised
 from gg_datalog.result.printable import printable
 from gg_datalog.result.report import Finding, OutputRow, Report
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from gg_datalog.result.findings import BESIDE
+from gg_datalog.diagnosis.findings import BESIDE
 from gg_datalog.result.report import Finding, OutputRow, Report
 
 EXCERPT = 160

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.result.findings import BESIDE, Kind
+from gg_datalog.diagnosis.findings import BESIDE, Kind
 
 if TYPE_CHECKING:
     from gg_datalog.reporting.targets import Target

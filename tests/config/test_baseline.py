@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from gg_datalog.diagnosis.findings import BESIDE, Kind
+from gg_datalog.diagnosis.outcome import exit_code
 from gg_datalog.foundation.errors import InputError
-from gg_datalog.result.findings import BESIDE, Kind
-from gg_datalog.result.outcome import exit_code
 from gg_datalog.result.report import Finding, OutputRow, Report, as_json, from_json
 from gg_datalog.settings.baseline import Baseline, Entry
 from gg_datalog.settings.baseline_file import load_baseline, save_baseline

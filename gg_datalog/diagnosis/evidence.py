@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
-from gg_datalog.result.findings import Kind
+from gg_datalog.diagnosis.findings import Kind
 from gg_datalog.result.placement import names_text
+from gg_datalog.result.reasons import Evidence, Status, Verdict
 from gg_datalog.result.report import Finding, Numbers, OutputRow, Report
-
-PROOF, NUMBERS, RELATIONS, NONE = "proof", "numbers", "relations", "none"
 
 
 def _codes(*kinds: Kind) -> frozenset[str]:
@@ -32,7 +31,7 @@ ASIDE = ("GG12", "GG13", "GG14")
 
 
 # What is executed: what something stands against, and what no rule describes.
-ASKED = ("unmapped", "inconclusive")
+ASKED = (Status.UNMAPPED, Status.INCONCLUSIVE)
 
 
 def in_question(report: Report) -> list[int]:
@@ -66,18 +65,22 @@ def _decided(
     row: OutputRow, findings: Sequence[Finding], numbers: Numbers | None, static: bool
 ) -> OutputRow:
     if row.status not in ASKED:
-        return replace(row, evidence=PROOF if row.status == "mapped" else NONE, numbers=numbers)
+        return replace(
+            row,
+            evidence=Evidence.PROOF if row.status == Status.MAPPED else Evidence.NONE,
+            numbers=numbers,
+        )
     agrees = None if numbers is None else numbers.agrees
     if agrees is False:
-        return replace(row, status="unmapped", evidence=NUMBERS, numbers=numbers)
-    if row.status == "inconclusive":
-        return replace(row, evidence=NONE, numbers=numbers)
+        return replace(row, status=Status.UNMAPPED, evidence=Evidence.NUMBERS, numbers=numbers)
+    if row.status == Status.INCONCLUSIVE:
+        return replace(row, evidence=Evidence.NONE, numbers=numbers)
     if numbers is not None and numbers.guesses:
-        return replace(row, status="inconclusive", evidence=NONE, numbers=numbers)
+        return replace(row, status=Status.INCONCLUSIVE, evidence=Evidence.NONE, numbers=numbers)
     told = static or _moved(row, findings) or any(f.certain and _spoils(f, row) for f in findings)
     if agrees is None and told:
-        return replace(row, evidence=RELATIONS, numbers=numbers)
-    return replace(row, status="inconclusive", evidence=NONE, numbers=numbers)
+        return replace(row, evidence=Evidence.RELATIONS, numbers=numbers)
+    return replace(row, status=Status.INCONCLUSIVE, evidence=Evidence.NONE, numbers=numbers)
 
 
 def _spoils(found: Finding, row: OutputRow) -> bool:
@@ -86,9 +89,9 @@ def _spoils(found: Finding, row: OutputRow) -> bool:
 
 def _verdict(report: Report, static: bool) -> str:
     statuses = {row.status for row in report.outputs}
-    if static or "unmapped" in statuses:
-        return "does-not-refine"
-    return "inconclusive" if "inconclusive" in statuses else report.verdict
+    if static or Status.UNMAPPED in statuses:
+        return Verdict.DIFFERS
+    return Verdict.INCONCLUSIVE if Status.INCONCLUSIVE in statuses else report.verdict
 
 
 # ---- findings ------------------------------------------------------------------------------------
@@ -98,7 +101,7 @@ def _findings(report: Report, outputs: Sequence[OutputRow]) -> list[Finding]:
     guesses = list(_guesses(outputs))
     agreed = [row for row in outputs if row.numbers is not None and row.numbers.agrees]
     names = {row.seq for row in agreed}
-    wrong = {row.seq for row in outputs if row.status == "unmapped"}
+    wrong = {row.seq for row in outputs if row.status == Status.UNMAPPED}
     stops: dict[int, list[OutputRow]] = {}
     for row in agreed:
         reasons = [i for i, f in enumerate(report.findings) if _reason(f) and _spoils(f, row)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.result.findings import Kind
+from gg_datalog.diagnosis.findings import Kind
 from gg_datalog.result.report import EXIT_CODE, Finding, Report
 
 LEVEL = {kind.value.code: kind.value.level for kind in Kind}
