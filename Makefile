@@ -6,7 +6,7 @@ N ?= 1000
 OP ?= *
 SEED ?= 0
 
-.PHONY: check format-check lint types contracts tests exhaustive fuzz oracle format docs schemas
+.PHONY: check format-check lint types contracts tests exhaustive fuzz oracle format docs site schemas
 
 check: format-check lint types contracts tests
 
@@ -51,3 +51,8 @@ docs:
 	$(PYTHON) -m gg_datalog.reference.relations > docs/relations.md
 	$(PYTHON) -m gg_datalog.reference.views > docs/views.md
 	$(PYTHON) -m gg_datalog.reference.pages > docs/findings.md
+	$(PYTHON) -c "from gg_datalog.cli import cli; from gg_datalog.reference.commands import reference; print(reference(cli), end='')" > docs/commands.md
+
+# The book, in build/site; a link that leads nowhere fails.
+site:
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict

@@ -18,7 +18,7 @@ from .process import Finished, run_process
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .translate import Translation
+    from .translation import Translation
 
 # Exit statuses of clingo: satisfiable, and satisfiable with the search space exhausted.
 _SOLVED = (10, 30)
@@ -55,7 +55,7 @@ class ClingoEngine:
         from .tables import check_facts
         from .translate import Symbols, translated
 
-        rules = kept("translated", Path(program_path), translated, lambda made: made.program)
+        rules = kept("clingo", Path(program_path), translated)
         program, translation = rules.program, rules.translation
         symbols = Symbols(rules.constants)
         watch.phase("facts", "clingo: checking and writing the facts")

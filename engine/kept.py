@@ -1,15 +1,18 @@
 """Keeps what is made of a program's text, in memory and on disk: rules change far less often than
 they are run, and reading and translating them takes longer than evaluating a small case.
 
-What is kept is used only while every file of the program, the engine's own source and the version
-of Python are what they were. A folder that cannot be written, or an entry that is not ours or
-cannot be read, only costs the time to make it again.
+What is kept is named by all that it depends on: the texts of the program, the engine's own source
+and the version of clingo. It is JSON, so that reading it runs nothing, and begins with the hash of
+what follows: an entry that was cut off or changed is made anew. It lies beside the rules, as
+Python's own files do, or, where these cannot be written, in the user's folder for such things.
+Entries appear whole or not at all, so that any number of processes may write the same one.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,96 +20,188 @@ from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from .program import Program, digest
+from .program import Column, Declaration, Pos, Program, TypeDef, digest
+from .translation import Translated, Translation
 
-Made = TypeVar("Made")
-Digests = dict[Path, str]  # of files
+Make = Callable[[Path], Translated]
 
-_memory: dict[tuple[str, Path], tuple[Digests, Any]] = {}
+_INCLUDE = re.compile(r'\.include\s*"([^"\\\n]*)"')
+_ENTRIES = 12  # how many of ours a folder may hold: a few versions, of two kinds
 
-
-def cache_folder() -> Path:
-    """``$GG_DATALOG_CACHE``, or ``gg-datalog`` in the user's folder for such things."""
-    named = os.environ.get("GG_DATALOG_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(named) if named else Path(base, "gg-datalog")
+_memory: dict[tuple[str, Path], Translated] = {}
 
 
-def kept(
-    kind: str,
-    path: Path,
-    make: Callable[[Path], Made],
-    program: Callable[[Made], Program],
-) -> Made:
+def kept(kind: str, path: Path, make: Make) -> Translated:
     """What ``make`` gives for a program.
 
     Args:
         kind: what it is, in a word.
-        path: the program's main file; of a relative path nothing is kept.
+        path: the program's main file.
         make: makes it; what it raises is passed on, and nothing is kept.
-        program: the program that it was made of.
     """
-    if not path.is_absolute():
+    texts = _texts(path)
+    if texts is None:
         return make(path)
-    for digests, found in filter(None, _entries(kind, path)):
-        now = {file: _digest(file) for file in digests}
-        if digests == now:
-            _memory[kind, path] = digests, found
-            made: Made = found
-            return made
-    made = make(path)
-    entry = _memory[kind, path] = dict(program(made).files), made
-    _write(kind, path, entry)
-    return made
+    name = f"rules-{kind}-{_key(path, texts)}.json"
+    found = _memory.get((name, path)) or _read(name, path)
+    if found is None:
+        found = make(path)
+        if found.program.files != texts:  # an include that only the parser sees
+            return found
+        _write(name, found)
+    _memory[name, path] = found
+    return found
 
 
-def _entries(kind: str, path: Path) -> Iterator[tuple[Digests, Any] | None]:
-    yield _memory.get((kind, path))
-    yield _read(kind, path)
+def folders(path: Path) -> Iterator[Path]:
+    """Where entries may lie, the best place first: ``$GG_DATALOG_CACHE`` alone where it is set."""
+    named = os.environ.get("GG_DATALOG_CACHE")
+    if named:
+        yield Path(named)
+        return
+    if not sys.dont_write_bytecode:
+        yield path.parent / "__pycache__"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    yield Path(base, "gg-datalog")
 
 
-def _digest(file: Path) -> str:
-    try:
-        return digest("\n".join(file.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError):
-        return ""  # equal to that of no file
+def _texts(path: Path) -> dict[Path, str] | None:
+    """The digests of a program's files; None where one cannot be read."""
+    found: dict[Path, str] = {}
+    pending = [path]
+    while pending:
+        file = pending.pop()
+        if file in found:
+            continue
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+        found[file] = digest("\n".join(text.splitlines()))
+        pending += [file.parent / name for name in _INCLUDE.findall(text)]
+    return found
+
+
+def _key(path: Path, texts: dict[Path, str]) -> str:
+    names = sorted((_name(file, path), text) for file, text in texts.items())
+    return sha256(f"{_stamp()} {path.name} {names}".encode()).hexdigest()[:32]
 
 
 @cache
 def _stamp() -> str:
-    """What an entry depends on besides the program: this engine, and the Python that wrote it."""
-    sources = [_digest(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
-    return sha256(f"{sys.version} {sources}".encode()).hexdigest()
+    """What an entry depends on besides the program: this engine, and clingo."""
+    from importlib.metadata import version
+
+    sources = [
+        digest(file.read_text(encoding="utf-8"))
+        for file in sorted(Path(__file__).parent.glob("*.py"))
+    ]
+    return digest(f"{version('clingo')} {sources}")
 
 
-def _place(kind: str, path: Path) -> Path:
-    return cache_folder() / f"{kind}-{sha256(os.fsencode(path)).hexdigest()[:16]}.pickle"
+def _name(file: Path, path: Path) -> str:
+    """A file as the program's main file would name it."""
+    inside = file.is_relative_to(path.parent)
+    return str(file.relative_to(path.parent) if inside else file)
 
 
-def _read(kind: str, path: Path) -> tuple[Digests, Any] | None:
-    # Unpickling runs what a file says: nobody else may have written it.
-    with suppress(Exception), _place(kind, path).open("rb") as file:
-        status = os.fstat(file.fileno())
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            return None
-        if file.read(64).decode() == _stamp():
-            digests, found = pickle.load(file)
-            return dict(digests), found
+# ---- on disk ------------------------------------------------------------------------------------
+def _read(name: str, path: Path) -> Translated | None:
+    for folder in folders(path):
+        # A translation decides verdicts: nobody else may have written it.
+        with suppress(Exception), (folder / name).open("rb") as file:
+            status = os.fstat(file.fileno())
+            ours = status.st_uid in (os.geteuid(), path.stat().st_uid)
+            if not ours or status.st_mode & 0o022:
+                continue
+            seal, _, text = file.read().partition(b"\n")
+            if sha256(text).hexdigest().encode() == seal:
+                return _decoded(json.loads(text), path)
     return None
 
 
-def _write(kind: str, path: Path, entry: tuple[Digests, Any]) -> None:
-    place = _place(kind, path)
-    with suppress(OSError):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=place.parent)
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(_stamp().encode())
-                pickle.dump(entry, file, pickle.HIGHEST_PROTOCOL)
-            os.replace(name, place)
-        except BaseException:
-            os.unlink(name)
-            raise
+def _write(name: str, made: Translated) -> None:
+    text = json.dumps(_encoded(made), separators=(",", ":")).encode()
+    sealed = sha256(text).hexdigest().encode() + b"\n" + text
+    for folder in folders(made.program.path):
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(folder / name, sealed)
+            _forget(folder)
+            return
+
+
+def _replace(place: Path, content: bytes) -> None:
+    number, name = tempfile.mkstemp(dir=place.parent, prefix="rules-", suffix=".tmp")
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+        os.chmod(name, 0o644)
+        os.replace(name, place)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _forget(folder: Path) -> None:
+    """Remove the oldest entries, of rules and engines that were before."""
+    entries = sorted(folder.glob("rules-*.json"), key=lambda file: file.stat().st_mtime)
+    for file in entries[:-_ENTRIES]:
+        file.unlink(missing_ok=True)
+
+
+# ---- as JSON ------------------------------------------------------------------------------------
+def _encoded(made: Translated) -> dict[str, Any]:
+    program = made.program
+    numbers = {file: number for number, file in enumerate(program.files)}
+
+    def at(pos: Pos | None) -> list[int] | None:
+        return None if pos is None else [numbers[pos.file], pos.line]
+
+    def columns(of: tuple[Column, ...]) -> list[list[str]]:
+        return [[column.name, column.type] for column in of]
+
+    return {
+        "files": [[_name(file, program.path), text] for file, text in program.files.items()],
+        "types": [[t.name, t.base, columns(t.fields), at(t.pos)] for t in program.types.values()],
+        "declarations": [
+            [d.name, columns(d.columns), d.doc, at(d.pos), d.given]
+            for d in program.declarations.values()
+        ],
+        "inputs": program.inputs,
+        "outputs": program.outputs,
+        "lines": made.translation.lines,
+        "origins": [at(pos) for pos in made.translation.origins],
+        "constants": made.constants,
+    }
+
+
+def _decoded(entry: dict[str, Any], path: Path) -> Translated:
+    files = {path.parent / name: text for name, text in entry["files"]}
+    names = list(files)
+
+    def pos(found: list[int]) -> Pos:
+        return Pos(names[found[0]], found[1])
+
+    def columns(found: list[list[str]]) -> tuple[Column, ...]:
+        return tuple(Column(name, kind) for name, kind in found)
+
+    types = [TypeDef(name, base, columns(of), pos(at)) for name, base, of, at in entry["types"]]
+    declarations = [
+        Declaration(name, columns(of), doc, pos(at), given)
+        for name, of, doc, at, given in entry["declarations"]
+    ]
+    program = Program(
+        path,
+        files,
+        {definition.name: definition for definition in types},
+        {declaration.name: declaration for declaration in declarations},
+        tuple(entry["inputs"]),
+        tuple(entry["outputs"]),
+        (),
+    )
+    origins = [None if found is None else pos(found) for found in entry["origins"]]
+    lines = Translation(entry["lines"], origins)
+    return Translated(program, lines, tuple(entry["constants"]))

@@ -140,12 +140,14 @@ class TypeDef:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """``.decl name(columns)`` with the comment lines directly above it."""
+    """``.decl name(columns)`` with the comment lines directly above it; the first ``given`` columns
+    are known to whoever asks, and the relation is derived on demand (0: it is derived as it is)."""
 
     name: str
     columns: tuple[Column, ...]
     doc: str
     pos: Pos
+    given: int = 0
 
 
 @dataclass(frozen=True, slots=True)

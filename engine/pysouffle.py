@@ -15,6 +15,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .program import Declaration, Program
+    from .translation import Translated
 
 _PROBE = ".decl r(x:number)\n.output r\nr(2147483647+1).\n"
 _GET_IT = (
@@ -78,10 +80,9 @@ class SouffleEngine:
         watch = Stopwatch(progress)
         watch.phase("translate", "souffle: reading the declarations")
         from .kept import kept
-        from .parser import parse_program
         from .tables import check_facts
 
-        program = kept("parsed", Path(program_path), parse_program, lambda made: made)
+        program = kept("souffle", Path(program_path), _read_program).program
         watch.phase("facts", "souffle: checking and writing the facts")
         tables = check_facts(program, facts, self.word_bits())
         with tempfile.TemporaryDirectory(prefix="gg-datalog-") as name:
@@ -96,6 +97,13 @@ class SouffleEngine:
                 for output in program.outputs
             }
         return EngineResult(relations, watch.stop())
+
+
+def _read_program(path: Path) -> Translated:
+    from .parser import parse_program
+    from .translation import Translated, Translation
+
+    return Translated(replace(parse_program(path), clauses=()), Translation())
 
 
 def _evaluate(binary: str, program: Program, folder: Path, timeout: float | None) -> None:

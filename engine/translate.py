@@ -11,7 +11,7 @@ table, so that the text stays small; they are compared with = and != only.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gg_datalog.foundation.errors import EngineError
@@ -36,6 +36,7 @@ from .program import (
     Var,
     variables,
 )
+from .translation import Translated, Translation
 from .typing_rules import ClauseTypes
 
 WORD_BITS = 32
@@ -66,38 +67,6 @@ class Symbols:
     def texts(self) -> list[str]:
         """All strings, in the order of their numbers."""
         return list(self._numbers)
-
-
-@dataclass(slots=True)
-class Translation:
-    """The clingo program, one rule on each line, and where each line came from."""
-
-    lines: list[str] = field(default_factory=list)
-    origins: list[Pos | None] = field(default_factory=list)
-
-    def add(self, line: str, origin: Pos | None) -> None:
-        """Add a rule."""
-        self.lines.append(line)
-        self.origins.append(origin)
-
-    @property
-    def text(self) -> str:
-        """The program."""
-        return "\n".join(self.lines) + "\n"
-
-    def origin(self, line: int) -> Pos | None:
-        """The source of a line, counted from 1."""
-        return self.origins[line - 1] if 0 < line <= len(self.origins) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Translated:
-    """A program's declarations, the program in clingo's language, and the strings that are
-    numbered there."""
-
-    program: Program
-    translation: Translation
-    constants: tuple[str, ...]
 
 
 def translated(path: Path) -> Translated:

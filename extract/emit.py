@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gg_datalog.extract.flatten import flat_sums, uses
+from gg_datalog.extract.notes import Counted
 from gg_datalog.extract.records import Concat, DigitMap, Label, Lookup, OneHot, Operator, Slice, Sum
 from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.side import Side
@@ -14,6 +15,7 @@ from gg_datalog.extract.view import Base, View
 
 Rows = dict[str, list[tuple[Any, ...]]]
 PARALLEL = "e", "parallel"
+WORD = 2**30
 
 
 class Emitter:
@@ -103,6 +105,11 @@ def lead_orders(sides: Sequence[tuple[Side, set[Base], Counter[Base]]]) -> dict[
     return {s: sorted(range(len(f)), key=lambda i, f=f: f[i]) for s, f in fan.items()}  # type: ignore[misc]
 
 
+def in_word(count: Counted) -> bool:
+    """Are the numbers such as both engines can add and subtract?"""
+    return all(abs(n) < WORD for n in (count.start, count.start + count.step * count.extent))
+
+
 class SideEmitter:
     """Writes the rows of one side."""
 
@@ -147,6 +154,11 @@ class SideEmitter:
         for op in self.side.alternatives:
             if op.gives[0][0] in self.live:
                 self._operator(op)
+        for base, count in self.side.notes.counted.items():
+            if base in self.live and count.step > 0 and in_word(count):
+                first, phase = divmod(count.start, count.step)
+                row = base.name, count.step, phase, first, count.extent
+                self.out.add(f"{self.side.name}_counting", *row)
         self._integers()
 
     def _base(self, base: Base) -> None:

@@ -6,18 +6,25 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from gg_datalog.extract import (
     lower_along,
     lower_attention,
     lower_backward,
+    lower_contract,
     lower_experts,
     lower_index,
+    lower_lookup,
     lower_loss,
+    lower_mask,
     lower_math,
     lower_movement,
     lower_optimizer,
+    lower_positions,
+    lower_product,
     lower_random,
+    lower_reduce,
     lower_select,
 )
 from gg_datalog.extract.context import (
@@ -32,7 +39,7 @@ from gg_datalog.extract.context import (
     senseless,
     used,
 )
-from gg_datalog.extract.dtypes import cast, valued, within
+from gg_datalog.extract.dtypes import cast, is_integer, valued, within
 from gg_datalog.extract.flight import arrive, depart
 from gg_datalog.extract.graph import HIGHER_ORDER, Node, Ref, extents, references
 from gg_datalog.extract.lower_rule import by_rule
@@ -80,12 +87,19 @@ _ = (
     lower_along,
     lower_attention,
     lower_backward,
+    lower_contract,
     lower_experts,
     lower_index,
     lower_loss,
+    lower_lookup,
+    lower_mask,
+    lower_math,
     lower_movement,
     lower_optimizer,
+    lower_positions,
+    lower_product,
     lower_random,
+    lower_reduce,
     lower_select,
 )
 
@@ -196,12 +210,30 @@ def _given(ctx: Context, node: Node) -> bool:
     return node.name in ctx.related and not any(references((node.args, node.kwargs)))
 
 
+def _literal(ctx: Context, node: Node) -> View | None:
+    """Integers that the graph holds, where no input relation speaks of them."""
+    if node.op != "get_attr" or not isinstance(node.value, list) or node.name in ctx.related:
+        return None
+    flat = list(_flat(node.value))
+    shape = _ints(node.shape or ())
+    if not is_integer(node.dtype or "") or not all(type(n) is int for n in flat):
+        return None
+    return lower_positions.literal(ctx, flat, shape) if len(flat) == prod(shape) else None
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    for value in values:
+        yield from _flat(value) if isinstance(value, list) else (value,)
+
+
 def _source(ctx: Context, node: Node) -> Value:
     shape = node.shape
     if node.op == "get_attr" and isinstance(node.value, (int, float)) and finite(node.value):
         return lower_movement.need(
             ctx.side.constant(scale(node.value)).expanded([int(e) for e in shape or ()])
         )
+    if (known := _literal(ctx, node)) is not None:
+        return known
     if shape is None:
         return None
     if any(isinstance(e, str) for e in shape):

@@ -9,7 +9,7 @@ from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.lower_index import rows_added
 from gg_datalog.extract.lower_loss import MEAN
 from gg_datalog.extract.lower_math import added, factor
-from gg_datalog.extract.lower_movement import bounds, joined, sliced, surrounded
+from gg_datalog.extract.lower_movement import bounds, joined, need, sliced, step_of, surrounded
 from gg_datalog.extract.lower_optimizer import squared
 from gg_datalog.extract.lower_reduce import reduced
 from gg_datalog.extract.notes import Padded
@@ -21,12 +21,17 @@ from gg_datalog.extract.view import View
 def slice_backward(ctx: Context) -> Value:
     g, sizes = ctx.tensor("grad_output"), ctx.sizes("input_sizes")
     dim = ctx.dim(ctx.argument("dim"), len(sizes))
-    if ctx.argument("step", default=1) != 1:
-        raise Unsupported("a slice with a step")
-    start, size = bounds(ctx, sizes[dim], ctx.argument("start"), ctx.argument("end"))
-    if g.shape[dim] != size:
+    extent, step = sizes[dim], step_of(ctx)
+    start, size = bounds(ctx, extent, ctx.argument("start"), ctx.argument("end"))
+    if g.shape[dim] != -(-size // step):
         raise ValueError(f"a gradient of {g.shape[dim]} positions for a slice of {size}")
-    return padded(ctx, g, dim, start, sizes[dim])
+    if step == 1 or g.shape[dim] == 1:
+        return padded(ctx, g, dim, start, extent)
+    if extent % step:
+        raise Unsupported("a slice with a step that does not divide the dimension")
+    column = padded(ctx, g.unsqueezed(dim + 1), dim + 1, start % step, step)
+    whole = padded(ctx, column, dim, start // step, extent // step)
+    return need(whole.reshaped(sizes))
 
 
 @lowers("aten.select_backward")

@@ -12,6 +12,7 @@ from gg_datalog.extract.lower_lookup import IDS_IN_RANGE, TAKEN, take
 from gg_datalog.extract.lower_mask import masked
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_positions import rows_at
 from gg_datalog.extract.lower_select import inverse, is_permutation, scattered_chosen
 from gg_datalog.extract.records import OneHot, Operator, Sum
 from gg_datalog.extract.scale import ONE, scale
@@ -38,6 +39,8 @@ def index_select(ctx: Context) -> Value:
 
 def taken_along(ctx: Context, table: View, dim: int, ids: View) -> View:
     """Positions ``ids`` of dimension ``dim``, in their place."""
+    if (rows := rows_at(ctx, table, dim, ids)) is not None:
+        return rows
     lt = [f"x{i}" if i != dim else TAKEN for i in range(len(table.dims))]
     li = [f"t{i}" for i in range(len(ids.dims))]
     return take(ctx, table, lt, ids, li, [*lt[:dim], *li, *lt[dim + 1 :]])
@@ -66,7 +69,7 @@ def numbers_rows(ctx: Context, table: View, rows: View) -> bool:
     extent = table.shape[0]
     every = ((Digit(0, extent, 1),),) if extent > 1 else ((),)
     plain = rows.scale == ONE and rows.dims == every
-    return plain and ctx.side.notes.aranges.get(rows.base) == extent
+    return plain and ctx.side.notes.counted.get(rows.base) == (0, 1, extent)
 
 
 def each_row(ctx: Context, table: View, ids: View) -> View:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
 from gg_datalog.extract.dtypes import (
@@ -20,9 +21,10 @@ from gg_datalog.extract.dtypes import (
 )
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_movement import joined, need, stretched
+from gg_datalog.extract.lower_positions import shifted
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.signature import packet_of
-from gg_datalog.extract.view import View, broadcast
+from gg_datalog.extract.view import Digit, Dims, View, broadcast, compose
 
 
 def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
@@ -32,6 +34,8 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
         if by.zero and not view.scale.zero:
             vanishes(ctx, view)
     shape = broadcast([v for v, _ in terms])
+    if (numbers := shifted(ctx, terms)) is not None:
+        return stretched(numbers, shape)
     dtype = ctx.node.dtype or ""
     views = [v.scaled(s) for v, s in terms if not s.zero and not v.scale.zero]
     if is_integer(dtype):
@@ -52,19 +56,33 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
 
 def unpadded(ctx: Context, terms: Sequence[View]) -> View | None:
     """Pieces with 0 around them that make up a dimension: one after the other."""
-    found = [(ctx.side.notes.padded.get(t.base), t) for t in terms]
-    if len(found) < 2 or any(p is None or p.dims != t.dims for p, t in found):
+    found = [ctx.side.notes.padded.get(t.base) for t in terms]
+    notes = [note for note in found if note is not None]
+    if len(notes) < 2 or len(notes) < len(terms) or len({t.dims for t in terms}) > 1:
         return None
-    pieces = [(p.start, p.piece.scaled(t.scale), p.dim) for p, t in found if p is not None]
-    pieces.sort(key=lambda piece: piece[0])
-    dim, at = pieces[0][2], 0
-    for start, piece, along in pieces:
-        if start != at or along != dim:
+    if len({(note.dims, note.dim) for note in notes}) > 1:
+        return None
+    pairs = sorted(zip(notes, terms, strict=True), key=lambda pair: pair[0].start)
+    dims, dim, at = notes[0].dims, notes[0].dim, 0
+    for note, _ in pairs:
+        if note.start != at:
             return None
-        at += piece.shape[dim]
-    if at != terms[0].shape[dim]:
+        at += note.piece.shape[dim]
+    if at != prod(d.extent for d in dims[dim]):
         return None
-    return joined(ctx, [piece for _, piece, _ in pieces], dim)
+    whole = joined(ctx, [note.piece.scaled(t.scale) for note, t in pairs], dim)
+    return whole if terms[0].dims == dims else _under(terms[0], dims, whole)
+
+
+def _under(view: View, dims: Dims, whole: View) -> View | None:
+    """``whole``, which has the dimensions ``dims`` of a base, in those of a view of that base."""
+    place = {digits[0].dim: k for k, digits in enumerate(dims) if len(digits) == 1}
+    if any(place.get(k) is None for k in range(len(view.base.shape))):
+        return None
+    if any(dims[k] != (Digit(d, e, 1),) for d, e in enumerate(view.base.shape) for k in [place[d]]):
+        return None
+    inner = tuple(whole.dims[place[k]] for k in range(len(view.base.shape)))
+    return compose(View(view.base, view.dims), inner, whole.base, whole.scale)
 
 
 FINITE = (

@@ -8,8 +8,7 @@ from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
-from gg_datalog.extract.dtypes import cast, is_float, is_integer, learn
-from gg_datalog.extract.dtypes import fits as within
+from gg_datalog.extract.dtypes import cast
 from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.scale import Scale, scale
 from gg_datalog.extract.view import Digit, View
@@ -165,10 +164,34 @@ def sliced(ctx: Context, x: View, dim: int, start: int, size: int) -> View:
 def slice_(ctx: Context) -> Value:
     x = ctx.tensor("self")
     dim = ctx.dim(ctx.argument("dim", default=0), len(x.dims))
-    if ctx.argument("step", default=1) != 1:
-        raise Unsupported("a slice with a step")
     start, size = bounds(ctx, x.shape[dim], ctx.argument("start"), ctx.argument("end"))
-    return sliced(ctx, x, dim, start, size)
+    return stepped(ctx, x, dim, start, size, step_of(ctx))
+
+
+def step_of(ctx: Context) -> int:
+    """The step of a slice."""
+    step = ctx.argument("step", default=1)
+    if type(step) is not int or step < 1:
+        raise Unsupported("its step is not known")
+    return step
+
+
+def stepped(ctx: Context, x: View, dim: int, start: int, size: int, step: int) -> View:
+    """Every ``step``-th of so many positions: the dimension as two, of which the inner one has
+    ``step`` positions and one of them is taken."""
+    total, extent = -(-size // step), x.shape[dim]
+    if step == 1 or total < 2:
+        return sliced(ctx, x, dim, start, total)
+    if extent % step:
+        full = min(total, (extent - start) // step)
+        within = sliced(ctx, x, dim, start, full * step)
+        pieces = [stepped(ctx, within, dim, 0, full * step, step)]
+        if full < total:
+            pieces.append(sliced(ctx, x, dim, start + full * step, 1))
+        return joined(ctx, pieces, dim)
+    apart = need(x.reshaped([*x.shape[:dim], extent // step, step, *x.shape[dim + 1 :]]))
+    column = sliced(ctx, apart, dim + 1, start % step, 1).without(dim + 1)
+    return sliced(ctx, column, dim, start // step, total)
 
 
 @lowers("aten.narrow")
@@ -366,35 +389,3 @@ def empty(ctx: Context) -> Value:
     view = ctx.side.source([int(e) for e in shape], "uninitialised")
     ctx.notes.uninitialised.append((ctx.side.name, ctx.rank, ctx.node.name))
     return view
-
-
-@lowers("aten.arange", "prims.iota", "hlo.iota")
-def arange(ctx: Context) -> Value:
-    shape = ctx.node.shape
-    if shape is None or len(shape) != 1 or not isinstance(shape[0], int) or is_symbolic(shape[0]):
-        raise Unsupported("its size is not known")
-    start, step = (ctx.argument(name, default=d) for name, d in (("start", 0), ("step", 1)))
-    end = ctx.argument("end", "length", 0)
-    whole = all(type(v) is int for v in (start, end, step))
-    dtype = ctx.node.dtype or "float"
-    if not all(isinstance(v, (int, float)) for v in (start, step)):
-        raise Unsupported("its bounds are not known")
-    if not is_float(dtype) and not whole:
-        raise Unsupported("a range that is cut to integers")
-    if whole and ctx.node.target.startswith("aten") and len(range(start, end, step)) != shape[0]:
-        raise ValueError(f"from {start} to {end} by {step} are not {shape[0]} numbers")
-    last = start + step * (shape[0] - 1)
-    if is_integer(dtype) and not within((min(start, last), max(start, last)), dtype):
-        raise Unsupported(f"a range that is cut to {dtype}")
-    out = ctx.apply(
-        f"arange({start!r}, {step!r})",
-        [],
-        [["n"]],
-        lambda _, __: ("n", "created"),
-        created={"n": shape[0]},
-    )[0]
-    if whole:
-        learn(out, (min(start, last), max(start, last)))
-    if (start, step) == (0, 1):
-        ctx.side.notes.aranges[out.base] = shape[0]
-    return out

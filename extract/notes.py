@@ -71,6 +71,14 @@ class Classes(NamedTuple):
         return None if factor is None or hot is None else (factor, hot)
 
 
+class Counted(NamedTuple):
+    """``start``, ``start + step``, ...: so many integers along the one dimension of the base."""
+
+    start: int
+    step: int
+    extent: int
+
+
 class Cut(NamedTuple):
     """What a slice is a slice of: ``kept`` are the labels that its own dimensions carry."""
 
@@ -107,6 +115,6 @@ class Notes:
     taken: dict[Base, Lookup] = field(default_factory=dict)  # rows that ids choose
     chosen: dict[Base, View] = field(default_factory=dict)  # positions where a mask is true
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
-    aranges: dict[Base, int] = field(default_factory=dict)  # 0, 1, 2, ... so many
+    counted: dict[Base, Counted] = field(default_factory=dict)
     permutations: set[Base] = field(default_factory=set)  # every position once
     truths: set[Base] = field(default_factory=set)  # true and false alone

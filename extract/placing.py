@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from math import prod
 
@@ -161,5 +161,19 @@ def _declared(rows: Sequence[Row]) -> set[tuple[int, Pieces]]:
         shifts = sorted({(rank, shift) for rank, _, _, shift in pieces})
         one_each = len({rank for rank, _ in shifts}) == len(shifts)
         if not one_each or any(a[1] > b[1] for a, b in pairwise(shifts)):
-            found.add((extents[key], tuple(sorted(pieces))))
+            found.add((extents[key], tuple(sorted(_merged(pieces)))))
     return found
+
+
+def _merged(pieces: Iterable[tuple[int, int, int, int]]) -> Iterator[tuple[int, int, int, int]]:
+    """(rank, start, size, shift) with pieces that continue each other as one."""
+    last: tuple[int, int, int, int] | None = None
+    for rank, lo, size, shift in sorted(pieces, key=lambda piece: (piece[0], piece[3], piece[1])):
+        if last is not None and (last[0], last[3]) == (rank, shift) and lo <= last[1] + last[2]:
+            last = (rank, last[1], max(last[2], lo + size - last[1]), shift)
+            continue
+        if last is not None:
+            yield last
+        last = (rank, lo, size, shift)
+    if last is not None:
+        yield last

@@ -87,6 +87,8 @@ RULE_RELATIONS = tuple(
             "integer_term(gives, #place, of, #times)",
             "integer_sum(gives, #total)",
             "constant_one(of)",
+            "seq_counting(of, #step, #phase, #first, #extent)",
+            "dist_counting(of, #step, #phase, #first, #extent)",
             "related_input(#row, dist, seq)",
             "related_range(#row, #dim, #lo, #n, #dist_dim, #dist_lo)",
             "related_repeat(#row, #dim, #stride, #first, #times, #dist_stride, #dist_first)",

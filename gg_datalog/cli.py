@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from gg_datalog.audit.commands import audit
 from gg_datalog.foundation.errors import GGError, InputError
 from gg_datalog.foundation.signals import Stopped, end, stoppable
 from gg_datalog.foundation.version import __version__
@@ -414,7 +415,7 @@ def doctor() -> None:
         raise SystemExit(ERROR)
 
 
-for command in (explain, certificate, check):
+for command in (explain, certificate, check, audit):
     cli.add_command(command)
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gg_datalog.foundation.errors import GGError, InputError
 from gg_datalog.foundation.progress import Progress
+
+if TYPE_CHECKING:
+    from gg_datalog.tracing import Pair
 
 INSTALL = "install it: pip install 'gg-datalog[torch]'"
 
@@ -41,22 +45,30 @@ def captured_case(
 ) -> list[str]:
     """Captures what MODULE:FUNCTION describes into a case folder; what there is to say of it.
     ``options`` are those of the command line; None where one is not given."""
-    package = tracing()
-    given = {key: value for key, value in options.items() if value is not None}
+    tracing()
     with _stdout_kept_clean():
-        arguments = described(program)
-        _check_world_size(program, arguments, given)
-        if "ranks" in given:
-            given["ranks"] = _numbers(given["ranks"])
-        arguments |= given
-        try:
-            pair = package.capture(**arguments, progress=progress)
-        except TypeError as error:
-            raise InputError(
-                f"what it returns does not suit capture: {error}", program, DESCRIBE
-            ) from None
+        pair = captured(program, described(program), options, progress)
     pair.save(case)
     return list(_said(pair.documents.about))
+
+
+def captured(
+    program: str, arguments: Mapping[str, Any], options: Mapping[str, Any], progress: Progress
+) -> Pair:
+    """Captures what a program is described by. ``options`` are those of the command line, which
+    go before; None where one is not given."""
+    package = tracing()
+    given = {key: value for key, value in options.items() if value is not None}
+    _check_world_size(program, arguments, given)
+    if "ranks" in given:
+        given["ranks"] = _numbers(given["ranks"])
+    try:
+        pair: Pair = package.capture(**{**arguments, **given}, progress=progress)
+    except TypeError as error:
+        raise InputError(
+            f"what it returns does not suit capture: {error}", program, DESCRIBE
+        ) from None
+    return pair
 
 
 def _check_world_size(program: str, arguments: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -90,14 +102,16 @@ DESCRIBE = (
 )
 
 
-def described(program: str) -> dict[str, Any]:
-    """The arguments of ``capture`` that MODULE:FUNCTION returns."""
+def described(
+    program: str, call: Callable[[Any], Any] = lambda function: function()
+) -> dict[str, Any]:
+    """The arguments of ``capture`` that MODULE:FUNCTION returns; ``call`` calls it."""
     module, colon, name = program.partition(":")
     if not colon or not module or not name:
         raise InputError(
             f"{program!r} is not MODULE:FUNCTION", None, "such as model:tensor_parallel"
         )
-    described = _call(_function(module, name), program)
+    described = _call(partial(call, _function(module, name)), program)
     if isinstance(described, tuple) and len(described) == 2:
         return {"build": described[0], "make_inputs": described[1]}
     if isinstance(described, Mapping) and {"build", "make_inputs"} <= set(described):

@@ -45,7 +45,7 @@ class Given:
         others = (self.seq, *self.dist, self.groups, self.relations, self.outputs)
         refuse_inside((*self.paths, *others, *operators), facts)
         with facts_folder(facts) as fresh:
-            files = self._files(fresh / CASE, progress)
+            files = self.files(fresh / CASE, progress)
             files = replace(
                 files,
                 groups=self.groups or files.groups,
@@ -58,7 +58,8 @@ class Given:
             write_relations(tables, fresh, form, case)
         return [str(text) for text in tables["warning"]["text"].to_pylist()]
 
-    def _files(self, kept: Path, progress: Progress) -> CaseFiles:
+    def files(self, kept: Path, progress: Progress) -> CaseFiles:
+        """The files of the case; what a reader makes of texts is written to ``kept``."""
         if self.reader is not None:
             return self._read(self.reader, kept, progress)
         if self.named_groups:

@@ -36,7 +36,7 @@ FREE = ("parallel", "created")  # kinds of labels that may be cut
 RULES: Mapping[str, int] = {
     **{"related_input": 1, "operator_holds": 3, "alone_holds": 3, "sum_holds": 5},
     **{"seq_slice_holds": 1, "dist_slice_holds": 1, "seq_member_holds": 2, "dist_concat_holds": 2},
-    **{"lookup_holds": 3, "onehot_holds": 3},
+    **{"lookup_holds": 3, "onehot_holds": 3, "counted_range": 2},
 }
 
 
@@ -303,6 +303,19 @@ class Checker:
                 seq[p], dist[q] = lo + stride * first, to + dist_stride * start
                 runs.append(Run(p, stride, times, q, dist_stride))
         dist.pop(-1, None)
+        return Statement(d, t, ONE, (), normal(seq, dist, runs))
+
+    def counted_range(self, by: Any, uses: Uses) -> Statement:
+        """Numbers that count with one step: where both have the same ones."""
+        need(not uses, "numbers that count rest on nothing")
+        d, t = by
+        (step, phase, first, n), ours = self.one("dist_counting", d), self.one("seq_counting", t)
+        need(ours[:2] == (step, phase), "the numbers differ in their steps")
+        both = range(max(first, ours[2]), min(first + n, ours[2] + ours[3]))
+        whole = ours[3] > 1 and len(both) in (n, ours[3])
+        need(both and whole, "no range of one is the other")
+        seq, dist = {0: both[0] - ours[2]}, {0: both[0] - first} if n > 1 else dict[int, int]()
+        runs = [Run(0, 1, len(both), 0, 1)] if len(both) > 1 else []
         return Statement(d, t, ONE, (), normal(seq, dist, runs))
 
     def operator_holds(self, by: Any, uses: Uses) -> Statement:

@@ -137,6 +137,13 @@ def _inputs(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
             yield Derivation("related_input", (row,))
 
 
+def _counting(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    if known.facts.all("dist_counting", wanted.dist) and known.facts.all(
+        "seq_counting", wanted.seq
+    ):
+        yield Derivation("counted_range", (wanted.dist, wanted.seq))
+
+
 def _operators(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
     facts = known.facts
     for o, place, _ in known.givers("result_of", wanted.dist):
@@ -344,6 +351,6 @@ def _read(facts: Checker, side: str, by: str) -> list[str]:
 
 Finder = Callable[[Derivations, Statement], Iterator[Derivation]]
 FINDERS: tuple[Finder, ...] = (
-    *(_inputs, _operators, _alone, _sums, _seq_slices, _dist_slices),
+    *(_inputs, _counting, _operators, _alone, _sums, _seq_slices, _dist_slices),
     *(_seq_members, _dist_concats, _lookups, _onehots),
 )

@@ -1,1 +1,1 @@
-"""Reference pages that are generated: of relations, and of findings."""
+"""Reference pages that are generated: of commands, findings, relations and views."""

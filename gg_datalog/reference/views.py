@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 INTRODUCTION = """\
 # Views and queries
 
-Written by `make docs` from the comments in SQL; do not edit.
+Written by `make docs` from the comments in SQL; do not edit. How to use them is told in
+[ask in SQL](asking.md).
 
 `result.duckdb`, in every result folder, has the facts and the derived relations as views of the
 same names ([all relations](relations.md)), and the views and queries below.

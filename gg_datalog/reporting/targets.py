@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +28,13 @@ class Target:
     path: str
 
 
-def parsed(text: str) -> Target:
+def parsed(text: str, formats: Collection[str] = FORMATS) -> Target:
     """The target that ``FORMAT=PATH`` names; ValueError says what is wrong with it."""
     form, equals, path = text.partition("=")
-    known = f"formats: {', '.join(FORMATS)}"
+    known = f"formats: {', '.join(formats)}"
     if not equals or not path:
         raise ValueError(f"{text!r} is not FORMAT=PATH ({known})")
-    if form not in FORMATS:
+    if form not in formats:
         raise ValueError(f"no such format: {form!r} ({known})")
     return Target(form, os.path.expanduser(path))  # no shell does it behind the `=`
 
@@ -59,22 +59,24 @@ def check(targets: Sequence[Target], result: Path | None = None) -> None:
 
 def write(targets: Sequence[Target], report: Report, result: Path) -> None:
     """Renders all that is asked for, then writes it; a file appears whole or not at all."""
-    # Names come from the user's graphs: what UTF-8 cannot hold is written as `\ud800`.
-    texts = [
-        render(target.form, report, result).encode("utf-8", "backslashreplace")
-        for target in targets
-    ]
-    for target, text in zip(targets, texts, strict=True):
-        if target.path == STDOUT:
-            sys.stdout.flush()
-            sys.stdout.buffer.write(text)
-        else:
-            with _explained(target.path):
-                replace_file(Path(target.path), text)
+    put(targets, [render(target.form, report, result) for target in targets])
     if any(target.form == "github" for target in targets):
         from gg_datalog.reporting.github import summarize
 
         summarize(printable(report), result)
+
+
+def put(targets: Sequence[Target], texts: Sequence[str]) -> None:
+    """Writes what was rendered for each target."""
+    for target, text in zip(targets, texts, strict=True):
+        # Names come from the user's graphs: what UTF-8 cannot hold is written as `\ud800`.
+        content = text.encode("utf-8", "backslashreplace")
+        if target.path == STDOUT:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(content)
+        else:
+            with _explained(target.path):
+                replace_file(Path(target.path), content)
 
 
 def own(targets: Sequence[Target]) -> None:

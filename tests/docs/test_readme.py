@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,24 +12,12 @@ import pytest
 
 from gg_datalog import __version__
 
-ROOT = Path(__file__).parents[2]
+from .transcript import ROOT, steps
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TRY, TESTS, *_ = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-MODEL, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-RIGHT, BROKEN, TRANSCRIPT = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
-
-
-def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    program, *arguments = command.split()
-    assert program == "gg-datalog"
-    return subprocess.run(
-        [sys.executable, "-m", "gg_datalog", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "GG_DATALOG_CONFIRM": "120"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+LESSON = (ROOT / "docs" / "first-bug.md").read_text(encoding="utf-8")
+TRY, TESTS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+(MODEL,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture
@@ -40,29 +27,29 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_first_example(tmp_path: Path) -> None:
-    """The model of the README, captured as it says, and once more without the all-reduce."""
-    pytest.importorskip("torch", reason="the first example is captured with torch")
-    shutil.copytree(ROOT / "examples" / "first", tmp_path / "first")
-    model = tmp_path / "first" / "model.py"
-    assert MODEL in model.read_text(encoding="utf-8")
-    cd, capture, extract, run = (line[2:] for line in RIGHT.splitlines() if line.startswith("$ "))
-    assert cd == "cd examples/first"
-    for text, code in ((RIGHT, 0), (BROKEN, 1)):
-        for command in (capture, extract):
-            assert _run(command, model.parent).returncode == 0
-        done = _run(run, model.parent)
-        shown = text[text.index(f"$ {run}\n") + len(f"$ {run}\n") :].removesuffix("...\n")
-        assert (done.returncode, done.stdout[: len(shown)]) == (code, shown)
-        lines = model.read_text(encoding="utf-8").splitlines(keepends=True)
-        model.write_text("".join(line for line in lines if "dist.all_reduce(y)" not in line))
+def test_the_first_example_is_that_of_the_lesson() -> None:
+    """What the lesson shows is run (test_book.py): the README shows some of it."""
+    model = (ROOT / "examples" / "first" / "model.py").read_text(encoding="utf-8")
+    assert MODEL in model and MODEL in LESSON
+    shown = [line for step in steps(README) for line in step.shown]
+    told = {line for step in steps(LESSON) for line in step.shown}
+    assert len(shown) > 10 and [line for line in shown if line not in told] == []
+    commands = [re.sub(" -o .*", "", step.command) for step in steps(LESSON)]
+    assert [step.command for step in steps(README) if step.command not in commands] == []
 
 
 def test_the_first_command(folder: Path) -> None:
     commands = [c.strip() for c in TRY.split("&&") if c.strip().startswith("gg-datalog")]
     assert [c.split()[1] for c in commands] == ["extract", "run", "query"]
     for command in commands:
-        done = _run(command, folder)
+        done = subprocess.run(
+            [sys.executable, "-m", "gg_datalog", *command.split()[1:]],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -74,22 +61,10 @@ def test_the_second_command_is_what_ci_runs() -> None:
     assert f"&& {test}\n" in ci
 
 
-def test_the_transcript(folder: Path) -> None:
-    """But for the last line of a run: engine and seconds."""
-    _, *blocks = re.split(r"^\$ ", TRANSCRIPT, flags=re.MULTILINE)
-    for block in blocks:
-        command, _, expected = block.partition("\n")
-        done = _run(command, folder)
-        assert done.returncode == (1 if command.startswith("gg-datalog run") else 0)
-        found, told = (re.sub(r"(?m)^\d+ facts, .*", "", text) for text in (done.stdout, expected))
-        assert found == told
-
-
-def test_links_and_folders_exist() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", README)
-    folders = re.findall(r"^\| `([a-z_]+/)` \|", README, re.MULTILINE)
-    assert links and folders
-    assert [path for path in (*links, *folders) if not (ROOT / path).exists()] == []
+def test_it_is_short_and_its_links_exist() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", README) + re.findall(r'src="([^"]+)"', README)
+    assert [path for path in links if not (ROOT / path).exists()] == []
+    assert len(links) > 20 and len(README.splitlines()) <= 120
 
 
 def test_the_changelog_begins_with_this_version() -> None:

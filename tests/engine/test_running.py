@@ -88,7 +88,7 @@ def test_a_program_souffle_refuses_is_shown_with_file_and_line(
 
 def test_the_worker_refuses_undecided_atoms(program: Callable[..., Path]) -> None:
     from gg_datalog.engine.clingo_engine import _answer, _evaluate
-    from gg_datalog.engine.translate import Translation
+    from gg_datalog.engine.translation import Translation
 
     path = program("a :- not b. b :- not a. c(1).\n#show c/1.\n", "rules.lp")
     with pytest.raises(EngineError, match="undecided atoms"):
@@ -98,7 +98,7 @@ def test_the_worker_refuses_undecided_atoms(program: Callable[..., Path]) -> Non
 def test_a_rule_clingo_refuses_is_traced_to_its_source(program: Callable[..., Path]) -> None:
     from gg_datalog.engine.clingo_engine import _answer, _evaluate
     from gg_datalog.engine.program import Pos
-    from gg_datalog.engine.translate import Translation
+    from gg_datalog.engine.translation import Translation
 
     translation = Translation()
     translation.add("a(1).", Pos(Path("x.dl"), 7))

@@ -17,7 +17,8 @@ import pytest
 from gg_datalog.engine import kept
 from gg_datalog.engine.parser import parse_program
 from gg_datalog.engine.program import Comparison, Literal, Negation
-from gg_datalog.engine.translate import Symbols, Translated, translate
+from gg_datalog.engine.translate import Symbols, translate
+from gg_datalog.engine.translation import Translated
 from gg_datalog.extract.case import case_files
 from gg_datalog.extract.facts import build_sides
 from gg_datalog.inference.run import Options, run_facts
@@ -76,7 +77,7 @@ def _without(place: str) -> Iterator[None]:
     real = kept.kept
 
     def given(kind: str, *rest: object) -> object:
-        return made if kind == "translated" else real(kind, *rest)  # type: ignore[arg-type]
+        return made if kind == "clingo" else real(kind, *rest)  # type: ignore[arg-type]
 
     with patch.object(kept, "kept", given):
         yield

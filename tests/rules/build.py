@@ -27,6 +27,7 @@ Tables = dict[str, pa.Table]
 MAIN = Path(str(files("gg_datalog.datalog").joinpath("main.dl")))
 IDS = ("tensor", "operator", "signature", "shape")
 NUMBERS = 1000  # outputs and input rows of a case in a batch
+COUNTED = 10_000  # more than the numbers that a case counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +251,8 @@ def _apart(relation: str, values: Row, number: int) -> Row:
             out[key] = f"c{number}!{value}"
         elif key in ("wants", "mesh") or (key == "row" and relation.startswith("related_")):
             out[key] = number * NUMBERS + value
+        elif relation.endswith("_counting") and key == "first":
+            out[key] = number * COUNTED + value  # no numbers of one case are those of another
         else:
             out[key] = value
     return out

@@ -114,6 +114,36 @@ TAKEN = Case(
     X + "y = relu(x)\nreturn y",
     X + "y = relu(slice(x, 0, 4 * rank, 4 * rank + 4))\nreturn y",
 )
+EVERY = Case(
+    "every second element",
+    "x: f32[4, 6]\ny = cat([neg(slice(x, 1, 0, 6, 2)), slice(x, 1, 1, 6, 2)], 1)\nreturn y",
+    "x: f32[2, 6]\ny = cat([neg(slice(x, 1, 0, 6, 2)), slice(x, 1, 1, 6, 2)], 1)\nreturn y",
+)
+STEPPED = (
+    EVERY,
+    EVERY.miss("the others", "slice(x, 1, 1, 6, 2)", "slice(x, 1, 0, 6, 2)"),
+    Case(
+        "every second element of the columns of a rank",
+        "x: f32[3, 8]\ny = relu(slice(x, 1, 0, 8, 2))\nreturn y",
+        "x: f32[3, 4]\ny = relu(slice(x, 1, 0, 4, 2))\nreturn y",
+    ),
+    Case(
+        "every second element of odd columns",
+        "x: f32[3, 8]\ny = relu(slice(x, 1, 0, 8, 2))\nreturn y",
+        "x: f32[3, 4]\ny = relu(slice(x, 1, 1, 4, 2))\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "a last element beyond whole steps",
+        "x: f32[4, 7]\ny = relu(slice(x, 1, 0, 7, 3))\nreturn y",
+        "x: f32[2, 7]\ny = relu(slice(x, 1, 0, 7, 3))\nreturn y",
+    ),
+    Case(
+        "every third element from the second on, as a slice of rows",
+        "x: f32[9, 2]\ny = relu(slice(x, 0, 1, 9, 3))\nreturn y",
+        "x: f32[9, 2]\nv = view(x, [3, 3, 2])\ny = relu(view(slice(v, 1, 1, 2), [3, 2]))\nreturn y",
+    ),
+)
 JOINED = Case(
     "a concatenation of the sequential side",
     "a: f32[4, 6]\nb: f32[4, 6]\ny = relu(cat([a, b], 0))\nreturn y",
@@ -324,6 +354,12 @@ RANGES = (
         relate={"w": fused((0, 0), (0, 4), 8, 4)},
     ),
 )
+
+
+@table(*STEPPED)
+def test_steps(case: Case, outcomes: Outcomes) -> None:
+    """A slice with a step is one position of an inner dimension."""
+    check(case, outcomes(case))
 
 
 @table(*COLLECTIVES)

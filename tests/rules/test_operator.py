@@ -431,7 +431,74 @@ OTHERS = (
         "arange with the offset of the rank",
         "x: f32[6]\na: i64[6] = arange.start(0, 6)\ny = mul.Tensor(x, a)\nreturn y",
         "x: f32[3]\na: i64[3] = arange.start(3 * rank, 3 * rank + 3)\ny = mul.Tensor(x, a)\nreturn y",
-        xfail="refused: a range that begins at the offset of the rank",
+    ),
+    Case(
+        "arange plus the offset of the rank",
+        "x: f32[6]\na: i64[6] = arange(6)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[3]\nb: i64[3] = arange(3)\na: i64[3] = add.Tensor(b, 3 * rank)\n"
+        "y = mul.Tensor(x, a)\nreturn y",
+    ),
+    Case(
+        "arange of floats plus the offset of the rank",
+        "x: f32[6]\na: f32[6] = arange(6)\ny = mul.Tensor(x, sin(a))\nreturn y",
+        "x: f32[3]\nb: f32[3] = arange(3)\na: f32[3] = add.Tensor(b, 3 * rank)\n"
+        "y = mul.Tensor(x, sin(a))\nreturn y",
+    ),
+    Case(
+        "arange plus the offset of another rank",
+        "x: f32[6]\na: i64[6] = arange(6)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[3]\nb: i64[3] = arange(3)\na: i64[3] = add.Tensor(b, 3 - 3 * rank)\n"
+        "y = mul.Tensor(x, a)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "arange that overlaps by one",
+        "x: f32[6]\na: i64[6] = arange(6)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[3]\nb: i64[3] = arange(3)\na: i64[3] = add.Tensor(b, 2 * rank)\n"
+        "y = mul.Tensor(x, a)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "even numbers of the rank",
+        "x: f32[6]\na: i64[6] = arange.start_step(0, 12, 2)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[3]\nb: i64[3] = arange(3)\nc: i64[3] = mul.Tensor(b, 2)\n"
+        "a: i64[3] = add.Tensor(c, 6 * rank)\ny = mul.Tensor(x, a)\nreturn y",
+    ),
+    Case(
+        "odd numbers for even ones",
+        "x: f32[6]\na: i64[6] = arange.start_step(0, 12, 2)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[3]\na: i64[3] = arange.start_step(6 * rank + 1, 6 * rank + 7, 2)\n"
+        "y = mul.Tensor(x, a)\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "one number on each rank",
+        "x: f32[2]\na: i64[2] = arange(2)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[1]\na: i64[1] = arange.start(rank, rank + 1)\ny = mul.Tensor(x, a)\nreturn y",
+    ),
+    Case(
+        "more numbers than the sequential side has",
+        "x: f32[4]\na: i64[4] = arange.start(2, 6)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[4]\na: i64[9] = arange(9)\ny = mul.Tensor(x, slice(a, 0, 2, 6))\nreturn y",
+    ),
+    Case(
+        "more numbers, others of them",
+        "x: f32[4]\na: i64[4] = arange.start(2, 6)\ny = mul.Tensor(x, a)\nreturn y",
+        "x: f32[4]\na: i64[9] = arange(9)\ny = mul.Tensor(x, slice(a, 0, 3, 7))\nreturn y",
+        maps=(),
+    ),
+    Case(
+        "rows at positions of the rank",
+        "x: f32[6, 4]\nw: f32[6, 4]\ni: i64[6] = arange(6)\ny = mul.Tensor(x, embedding(w, i))\nreturn y",
+        "x: f32[3, 4]\nw: f32[6, 4]\nb: i64[3] = arange(3)\ni: i64[3] = add.Tensor(b, 3 * rank)\n"
+        "y = mul.Tensor(x, embedding(w, i))\nreturn y",
+    ),
+    Case(
+        "rows at positions of every rank",
+        "x: f32[6, 4]\nw: f32[6, 4]\ni: i64[6] = arange(6)\ny = mul.Tensor(x, embedding(w, i))\nreturn y",
+        "x: f32[3, 4]\nw: f32[6, 4]\ni: i64[3] = arange(3)\n"
+        "y = mul.Tensor(x, embedding(w, i))\nreturn y",
+        maps=(),
     ),
 )
 
