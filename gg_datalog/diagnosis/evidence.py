@@ -6,12 +6,12 @@ where a difference is shown: by numbers, or by what the rules derived instead of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
 
 from gg_datalog.diagnosis.findings import Kind
-from gg_datalog.result.placement import names_text
+from gg_datalog.diagnosis.mistakes.gg125_agreeing_numbers import agreeing
+from gg_datalog.diagnosis.mistakes.gg126_refuted_guess import refuted_guesses
 from gg_datalog.result.reasons import Evidence, Status, Verdict
 from gg_datalog.result.report import Finding, Numbers, OutputRow, Report
 
@@ -24,8 +24,6 @@ def _codes(*kinds: Kind) -> frozenset[str]:
 STATIC = _codes(Kind.COLLECTIVE, Kind.GRADIENT_LACKED, Kind.DRAW_REPEATED, Kind.DRAW_UNEQUAL)
 # Of an output: how its elements lie, which numbers do not tell.
 LAYOUT = _codes(Kind.MISPLACED, Kind.STATE_MOVED)
-MANY = 6
-LENGTH = 16  # of a fingerprint
 # Beside a verdict, or what no rule describes: no reason why something should be wrong.
 ASIDE = ("GG12", "GG13", "GG14")
 
@@ -98,7 +96,7 @@ def _verdict(report: Report, static: bool) -> str:
 def _findings(report: Report, outputs: Sequence[OutputRow]) -> list[Finding]:
     """Where numbers agree, what was found there is no mistake, but where the proof stops. Where
     nothing is shown, it is no error."""
-    guesses = list(_guesses(outputs))
+    guesses = list(refuted_guesses(outputs))
     agreed = [row for row in outputs if row.numbers is not None and row.numbers.agrees]
     names = {row.seq for row in agreed}
     wrong = {row.seq for row in outputs if row.status == Status.UNMAPPED}
@@ -109,30 +107,14 @@ def _findings(report: Report, outputs: Sequence[OutputRow]) -> list[Finding]:
     found: list[Finding] = guesses
     for place, one in enumerate(report.findings):
         if place in stops:
-            found.append(_stops(one, stops[place]))
+            found.append(agreeing(one, stops[place]))
         if not _reason(one) or not one.outputs:
             found.append(one)
             continue
         left = tuple(seq for seq in one.outputs if seq not in names)
         if left:
             found.append(_levelled(replace(one, outputs=left), wrong))
-    return [*found, _stops(None, stops[-1])] if -1 in stops else found
-
-
-def _guesses(outputs: Sequence[OutputRow]) -> Iterator[Finding]:
-    """What was guessed of inputs, and is refuted by numbers."""
-    every: dict[tuple[str, ...], list[str]] = {}
-    for row in outputs:
-        if row.numbers is not None and row.numbers.guesses:
-            every.setdefault(row.numbers.guesses, []).append(row.seq)
-    for names, rows in every.items():
-        kind, told = Kind.GUESS.value, ", ".join(f"`{name}`" for name in names)
-        text = (
-            f"which rank holds which shard of {told} is guessed, and the numbers do not fit: they "
-            "agree where ranks share the shards in the other order (neighbours, or far apart)"
-        )
-        given = Finding(kind.code, kind.level, text, title=kind.title, outputs=tuple(rows))
-        yield replace(given, fingerprint=_print(given, (kind.code, *names)))
+    return [*found, agreeing(None, stops[-1])] if -1 in stops else found
 
 
 def _reason(found: Finding) -> bool:
@@ -144,36 +126,3 @@ def _levelled(found: Finding, wrong: set[str]) -> Finding:
     if found.code not in STATIC and found.level == "error" and not wrong & set(found.outputs):
         return replace(found, level="warning", effect=None)
     return found
-
-
-def _stops(at: Finding | None, rows: Sequence[OutputRow]) -> Finding:
-    """No rule shows these outputs, though numbers agree."""
-    kind = Kind.AGREES.value
-    names = tuple(row.seq for row in rows)
-    counts = sorted({row.numbers.draws for row in rows if row.numbers is not None})
-    draws = " or ".join(map(str, counts))
-    told = ", ".join(f"`{name}`" for name in names[:MANY])
-    more = f" and {len(names) - MANY} more" if len(names) > MANY else ""
-    text = f"{told}{more}: no rule shows it; numbers agree on {draws} draws"
-    given = at or Finding(kind.code, kind.level, "", seq=names[0])
-    where = f"`{given.seq}`" if given.seq is not None else names_text(given.dist)
-    return Finding(
-        kind.code,
-        kind.level,
-        f"{text}; the proof stops at {where}" if where else text,
-        title=kind.title,
-        seq=given.seq,
-        seq_source=given.seq_source,
-        dist=given.dist,
-        dist_source=given.dist_source,
-        module=given.module,
-        dist_module=given.dist_module,
-        ranks=given.ranks,
-        outputs=names,
-        fingerprint=_print(given, names),
-    )
-
-
-def _print(given: Finding, names: Sequence[str]) -> str:
-    text = given.fingerprint or "\n".join(names)
-    return sha256(f"{Kind.AGREES.value.code}\n{text}".encode()).hexdigest()[:LENGTH]
