@@ -21,6 +21,10 @@ def merged(cases: Mapping[int, Mapping[str, Rows]]) -> dict[str, pa.Table]:
     out = {}
     for relation in RULE_RELATIONS:
         kinds = [_kind(name, kind) for name, kind in relation.columns]
+        if relation.name.endswith("_counting"):  # no numbers of one case are those of another
+            kinds = [
+                "number" if name == "first" else _kind(name, k) for name, k in relation.columns
+            ]
         rows = [
             tuple(_prefixed(kind, number, value) for kind, value in zip(kinds, row, strict=True))
             for number, facts in cases.items()
