@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from gg_datalog.diagnosis.breaks import chain_breaks
-from gg_datalog.diagnosis.findings import Kind
+from gg_datalog.diagnosis.findings import PAGES
 from gg_datalog.diagnosis.finishing import finished
+from gg_datalog.diagnosis.mistakes import (
+    gg101_chain_break,
+    gg102_rank_break,
+    gg110_misaligned_collective,
+)
 from gg_datalog.diagnosis.mistakes.gg105_missing_piece import never_returned
 from gg_datalog.diagnosis.mistakes.mistake import first
 from gg_datalog.diagnosis.order import AFTER, AT_OUTPUT, BEFORE
@@ -13,16 +18,17 @@ from gg_datalog.diagnosis.sites.outputs import outputs
 from gg_datalog.result.report import Finding
 
 # What explains whatever else breaks behind it.
-EXPLAINS = {kind.value.code for kind in Kind if kind.value.explains}
+EXPLAINS = {code for code, page in PAGES.items() if page.explains}
 # Findings that there is a break, and no more.
-GENERAL = {kind.value.code for kind in (Kind.CHAIN_BREAKS, Kind.RANK_BREAKS)}
+GENERAL = (gg101_chain_break.MISTAKE.code, gg102_rank_break.MISTAKE.code)
+COLLECTIVE = gg110_misaligned_collective.MISTAKE.code
 
 
 def diagnose(scene: Scene) -> list[Finding]:
     """All findings: causes first, then what is worth knowing."""
     back = _returned(scene)
     before = [found for look in BEFORE for found in look(scene)]
-    astray = {name for f in before if f.code == Kind.COLLECTIVE.value.code for name in f.dist}
+    astray = {name for f in before if f.code == COLLECTIVE for name in f.dist}
     breaks = [f for f in chain_breaks(scene, {f.seq for f in back}) if not _behind(f, astray)]
     breaks.sort(key=_rank)
     causes = [f for f in breaks if f.code in EXPLAINS]

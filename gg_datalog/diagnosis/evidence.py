@@ -9,24 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gg_datalog.diagnosis.findings import Kind
+from gg_datalog.diagnosis.findings import PAGES, REPLAYED
 from gg_datalog.diagnosis.mistakes.gg125_agreeing_numbers import agreeing
 from gg_datalog.diagnosis.mistakes.gg126_refuted_guess import refuted_guesses
 from gg_datalog.result.reasons import Evidence, Status, Verdict
 from gg_datalog.result.report import Finding, Numbers, OutputRow, Report
 
-
-def _codes(*kinds: Kind) -> frozenset[str]:
-    return frozenset(kind.value.code for kind in kinds)
-
-
-# What numbers cannot show: it is what it is, whatever is computed.
-STATIC = _codes(Kind.COLLECTIVE, Kind.GRADIENT_LACKED, Kind.DRAW_REPEATED, Kind.DRAW_UNEQUAL)
-# Of an output: how its elements lie, which numbers do not tell.
-LAYOUT = _codes(Kind.MISPLACED, Kind.STATE_MOVED)
+STATIC = frozenset(code for code, page in PAGES.items() if page.static)
+LAYOUT = frozenset(code for code, page in PAGES.items() if page.layout)
 # Beside a verdict, or what no rule describes: no reason why something should be wrong.
-ASIDE = ("GG12", "GG13", "GG14")
-
+ASIDE = frozenset(code for code, page in PAGES.items() if page.level != "error") | {*REPLAYED}
 
 # What is executed: what something stands against, and what no rule describes.
 ASKED = (Status.UNMAPPED, Status.INCONCLUSIVE)
@@ -118,7 +110,7 @@ def _findings(report: Report, outputs: Sequence[OutputRow]) -> list[Finding]:
 
 
 def _reason(found: Finding) -> bool:
-    return not found.code.startswith(ASIDE) or found.code == Kind.INPUT_GAP.value.code
+    return found.code not in ASIDE
 
 
 def _levelled(found: Finding, wrong: set[str]) -> Finding:

@@ -22,9 +22,9 @@ The codes are stable: a code keeps its meaning, a new meaning gets a new code. A
 something wrong, or not shown to be right; a *warning* stands in the way of a proof or of those who
 use the outputs; a *note* is worth knowing beside the verdict.
 
-GG101 to GG119 and GG150 to GG158 say how an output or an operator fails to be rebuilt, GG120 to
-GG126 what stands in the way of a proof, GG130 to GG134 what to know beside the verdict, GG140 and
-GG141 that numbers and rules disagree.
+Codes that begin with GG10, GG11 or GG15 say how an output or an operator fails to be rebuilt, those
+with GG12 what stands in the way of a proof, those with GG13 what to know beside the verdict, those
+with GG14 that numbers and rules disagree.
 
 One mistake is one finding, with the outputs that it spoils. Nothing is known of what is computed
 from something wrong, so a second mistake behind the first is found when the first is repaired.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from gg_datalog import verify
-from gg_datalog.diagnosis.findings import PAGES, Kind, Mistake
+from gg_datalog.diagnosis.findings import PAGES, Mistake
 from gg_datalog.reference.pages import reference
 from gg_datalog.result.report import Finding
 
@@ -73,8 +74,15 @@ def test_the_right_program_has_no_such_finding(page: Mistake, tmp_path: Path) ->
     assert [f for f in found if f.level != "note"] == []
 
 
-def test_every_kind_has_a_page_and_every_page_a_kind() -> None:
-    assert [kind.value.code for kind in Kind] == list(PAGES)
+def test_a_module_is_named_by_its_mistake_and_something_looks_for_it() -> None:
+    package = Path(str(files("gg_datalog")))
+    modules = sorted(path.stem for path in package.glob("diagnosis/mistakes/gg*.py"))
+    assert [name.partition("_")[0].upper() for name in modules] == list(PAGES)
+    texts = [path.read_text(encoding="utf-8") for path in package.rglob("*.py")]
+    assert [name for name in modules if not any(name in text for text in texts)] == []
+
+
+def test_levels_are_those_of_reports() -> None:
     assert all(page.level in ("error", "warning", "note") for page in PAGES.values())
 
 

@@ -40,6 +40,7 @@ return all_reduce(y, "sum", "g")""",
         ),
     ),
     certain=True,
+    static=True,
 )
 
 

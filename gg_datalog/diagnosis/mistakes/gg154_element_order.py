@@ -41,6 +41,7 @@ return relu(x)""",
         ),
     ),
     certain=True,
+    layout=True,
     repairs=EVERY,
 )
 

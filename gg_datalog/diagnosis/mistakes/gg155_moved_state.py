@@ -41,6 +41,7 @@ return y""",
         ),
     ),
     certain=True,
+    layout=True,
     repairs=EVERY,
 )
 

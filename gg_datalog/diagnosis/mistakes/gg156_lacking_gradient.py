@@ -45,6 +45,7 @@ return g""",
         says="rank 0 alone returns `grad_w`, and rank 1 uses the parameter, too",
     ),
     certain=True,
+    static=True,
     repairs=EVERY,
 )
 

@@ -37,6 +37,7 @@ return native_dropout(x, 0.5, True, drawn=f"{1234 + rank}:{'ab'[rank]}")[0]""",
         ),
     ),
     certain=True,
+    static=True,
     repairs=EVERY,
 )
 

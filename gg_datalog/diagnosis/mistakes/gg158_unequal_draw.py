@@ -35,6 +35,7 @@ return native_dropout(x, 0.5, True, drawn="1234:a")[0]""",
         ),
     ),
     certain=True,
+    static=True,
     repairs=EVERY,
 )
 

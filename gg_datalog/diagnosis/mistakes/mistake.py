@@ -56,8 +56,10 @@ class Mistake:
 
     ``certain``: what is found and what was expected are both derived, and nothing behind it can
     make it good, unless a finding says otherwise. (Of orders, and of what is elsewhere, this cannot
-    be said.) ``explains``: it explains whatever else breaks behind it. ``repairs`` is what may
-    repair it, in the order in which it is tried.
+    be said.) ``explains``: it explains whatever else breaks behind it. Numbers say nothing of any
+    output where a mistake is ``static``: it is what it is, whatever is computed; nor of an output
+    whose elements are elsewhere (``layout``). ``repairs`` is what may repair it, in the order in
+    which it is tried.
     """
 
     code: str
@@ -68,6 +70,8 @@ class Mistake:
     example: Example | None = None
     certain: bool = False
     explains: bool = False
+    static: bool = False
+    layout: bool = False
     repairs: tuple[Change, ...] = ()
 
     def __post_init__(self) -> None:
