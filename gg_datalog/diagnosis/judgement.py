@@ -31,16 +31,12 @@ def judge(
 def _rebuilt(scene: Scene) -> Rebuilt:
     """The outputs, with the relations by which they are rebuilt."""
     relations = output_relations(scene.database)
-    outputs = {
-        wants: OutputRow(
-            seq, Status(status), relations.get(wants) if status == Status.MAPPED else None, name
-        )
-        for wants, seq, status, name in scene.rows(_STATUSES)
-    }
-    shares = {
-        wants: dict(zip(names, ranks, strict=True)) for wants, names, ranks in scene.rows(_RETURNED)
-    }
-    return Rebuilt(scene, outputs, relations, shares)
+    outputs = {}
+    for wants, seq, status, name in scene.rows(_STATUSES):
+        mapped = status == Status.MAPPED and wants in relations
+        text = relations[wants].text if mapped else None
+        outputs[wants] = OutputRow(seq, Status(status), text, name)
+    return Rebuilt(scene, outputs, relations, dict(scene.rows(_RETURNED)))
 
 
 def state_kept(database: duckdb.DuckDBPyConnection) -> int:
@@ -58,5 +54,5 @@ _STATUSES = """
     ORDER BY wants"""
 
 _RETURNED = """
-    SELECT wants, list('r' || rank || '.' || dist ORDER BY rank), list(rank ORDER BY rank)
+    SELECT wants, list('r' || rank || '.' || dist ORDER BY rank)
     FROM returned_name GROUP BY wants"""

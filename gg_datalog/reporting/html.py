@@ -16,6 +16,7 @@ from gg_datalog.reporting.places import place
 from gg_datalog.reporting.wording import element, executed, modules, numbers, repair
 from gg_datalog.result.folder import AGAIN, open_result, read_result
 from gg_datalog.result.printable import printable
+from gg_datalog.result.reasons import Status, Verdict
 from gg_datalog.result.report import Finding, Report
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from gg_datalog.reporting.html_tensors import Tensors
 
 MOST_PICTURES = 30
-STATUSES = ("unmapped", "inconclusive", "mapped")
-HEADLINE = {
-    "refines": ("✓", "Refines", "Every output is rebuilt from what the ranks return."),
-    "does-not-refine": ("✗", "Does not refine", "A difference is shown."),
-    "inconclusive": (
+STATUSES = (Status.UNMAPPED, Status.INCONCLUSIVE, Status.MAPPED)
+HEADLINE: dict[str, tuple[str, str, str]] = {
+    Verdict.REFINES: ("✓", "Refines", "Every output is rebuilt from what the ranks return."),
+    Verdict.DIFFERS: ("✗", "Does not refine", "A difference is shown."),
+    Verdict.INCONCLUSIVE: (
         "?",
         "Inconclusive",
         "Neither a proof nor a difference is shown.",
@@ -84,7 +85,7 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
         "accepted": sum(found.accepted for found in report.findings),
         "raised": list(dict.fromkeys(found.code for found in raised(report))),
         "meanings": PAGES,
-        "outputs": sorted(report.outputs, key=lambda row: STATUSES.index(row.status)),
+        "outputs": sorted(report.outputs, key=lambda row: STATUSES.index(Status(row.status))),
         "counts": {s: sum(row.status == s for row in report.outputs) for s in STATUSES},
         "levels": _levels(report),
         "case": _case(manifest),

@@ -9,7 +9,14 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Reason(StrEnum):
+class Word(StrEnum):
+    """One of the words of an enumeration; whoever prints it sees its text."""
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+class Reason(Word):
     """Why a distributed operator does not give a sequential tensor (views ``blocked``,
     ``pair_reason``, ``operand_at_fault``, ``return_break``), or no rule describes a tensor
     (``tensor_opaque``)."""
@@ -29,7 +36,7 @@ class Reason(StrEnum):
 PARTS = (Reason.PART_TAKEN, Reason.PART_GIVEN)
 
 
-class Returned(StrEnum):
+class Returned(Word):
     """In what form a rank returns an output (view ``returned_state``)."""
 
     RIGHT = "right"
@@ -40,14 +47,14 @@ class Returned(StrEnum):
     NOTHING = "nothing"
 
 
-class OutputKind(StrEnum):
+class OutputKind(Word):
     """What an output is, where the case says so (relation ``output_kind``)."""
 
     GRADIENT = "gradient"
     STATE = "state"
 
 
-class Term(StrEnum):
+class Term(Word):
     """How a term of a sequential sum is found in a distributed one (relation ``sum_found``)."""
 
     COMPLETE = "complete"
@@ -55,7 +62,7 @@ class Term(StrEnum):
     OPEN = "open"
 
 
-class Status(StrEnum):
+class Status(Word):
     """What is shown of an output (view ``output_status``)."""
 
     MAPPED = "mapped"
@@ -63,7 +70,7 @@ class Status(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-class Evidence(StrEnum):
+class Evidence(Word):
     """What the status of an output rests on (view ``output_status``)."""
 
     PROOF = "proof"
@@ -72,7 +79,7 @@ class Evidence(StrEnum):
     NONE = "none"
 
 
-class Verdict(StrEnum):
+class Verdict(Word):
     """What is shown of all outputs (view ``verdict``)."""
 
     REFINES = "refines"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.rebuilt import Rebuilt
@@ -46,16 +45,9 @@ def out_of_order(rebuilt: Rebuilt) -> Iterator[Finding]:
     """Outputs that are rebuilt, but not by putting the shares one after the other: whoever gathers
     them in the order of the ranks gets something else. Ranks with several pieces each (of fused
     halves) are not gathered that way to begin with."""
-    for wants, output in rebuilt.outputs.items():
-        ranks = _ranks(output.relation or "", rebuilt.shares.get(wants, {}))
-        if sorted(ranks) != ranks and len(set(ranks)) == len(ranks):
+    for wants, relation in rebuilt.relations.items():
+        output, ranks = rebuilt.outputs[wants], relation.ranks
+        in_order = list(ranks) == sorted(ranks) or len(set(ranks)) < len(ranks)
+        if output.relation is not None and not in_order:
             text = f"`{output.seq}` is rebuilt from shares in another order than that of the ranks"
             yield MISTAKE.finding(f"{text}: {output.relation}", seq=output.seq)
-
-
-def _ranks(relation: str, shares: Mapping[str, int]) -> list[int]:
-    """The ranks of the shares in the order in which a relation names them."""
-    longest = sorted(shares, key=len, reverse=True)  # a name may begin as another one
-    return [
-        shares[name] for name in re.findall("|".join(map(re.escape, longest)), relation) if name
-    ]

@@ -55,8 +55,8 @@ def misplaced(rebuilt: Rebuilt) -> Iterator[Finding]:
 
 def _misplaced(rebuilt: Rebuilt, wants: int, unknown: bool) -> Finding:
     """One of them; ``unknown``: it is not shown in what order it is."""
-    seq, relation = rebuilt.outputs[wants].seq, rebuilt.relations.get(wants, "")
-    dist = tuple(rebuilt.shares[wants])
+    seq, relation = rebuilt.outputs[wants].seq, rebuilt.told(wants)
+    dist = tuple(rebuilt.returned[wants])
     names = names_text(dist)
     text = f"{names}, returned for `{seq}`, is not `{seq}` in place"
     if unknown:

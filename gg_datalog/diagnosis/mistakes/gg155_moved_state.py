@@ -49,7 +49,7 @@ return y""",
 def moved_state(rebuilt: Rebuilt) -> Iterator[Finding]:
     """State that comes back in another relation than the one in which it was given."""
     for wants, given, dist, pieces in rebuilt.scene.rows(_STATE_LOST):
-        output, back = rebuilt.outputs[wants], rebuilt.relations.get(wants, "")
+        output, back = rebuilt.outputs[wants], rebuilt.told(wants)
         told = some(list(dict.fromkeys(pieces)))
         text = (
             f"{names_text(dist)}: `{output.name or output.seq}`, the new value of `{given}`, does "
