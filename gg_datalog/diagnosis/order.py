@@ -6,7 +6,7 @@ the one that explains the other comes first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from gg_datalog.diagnosis.mistakes import (
     gg101_chain_break,
@@ -15,6 +15,7 @@ from gg_datalog.diagnosis.mistakes import (
     gg104_open_output,
     gg105_missing_piece,
     gg106_unrelated_output,
+    gg107_uneven_sum,
     gg108_used_part,
     gg109_early_operator,
     gg110_misaligned_collective,
@@ -47,7 +48,7 @@ from gg_datalog.diagnosis.mistakes import (
     gg157_repeated_draw,
     gg158_unequal_draw,
 )
-from gg_datalog.diagnosis.mistakes.mistake import Check, first
+from gg_datalog.diagnosis.mistakes.mistake import Check, Look, first
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.breaks import Break, operands_of
 from gg_datalog.diagnosis.sites.concatenations import Concatenation, concatenations
@@ -61,7 +62,7 @@ from gg_datalog.result.reasons import Returned
 from gg_datalog.result.report import Finding
 
 # ---- of the whole program ------------------------------------------------------------------------
-BEFORE: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
+BEFORE: tuple[Look[Scene], ...] = (
     gg110_misaligned_collective.misaligned_collectives,
     gg157_repeated_draw.repeated_draws,
     gg158_unequal_draw.unequal_draws,
@@ -69,7 +70,13 @@ BEFORE: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
 )
 """What is wrong whatever else is, before all breaks."""
 
-AFTER: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
+UNRETURNED: tuple[Look[Scene], ...] = (gg105_missing_piece.never_returned,)
+"""What is not there at all, after what comes back in another form."""
+
+SUMS: tuple[Look[Scene], ...] = (gg107_uneven_sum.uneven_sums,)
+"""Sums that both sides have, after reductions that stay open and before other breaks."""
+
+AFTER: tuple[Look[Scene], ...] = (
     gg122_number_limit.number_limits,
     gg123_shared_draw.shared_draws,
     gg130_extraction_warning.extraction_warnings,
@@ -79,7 +86,7 @@ AFTER: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
 )
 """What is worth knowing, after all breaks."""
 
-REBUILT: tuple[Callable[[Rebuilt], Iterable[Finding]], ...] = (
+REBUILT: tuple[Look[Rebuilt], ...] = (
     gg154_element_order.misplaced,
     gg155_moved_state.moved_state,
     gg133_share_order.out_of_order,

@@ -52,7 +52,7 @@ return relu(z)""",
 SHOWN = 4
 
 
-class Counted(NamedTuple):
+class Weighed(NamedTuple):
     """A term of a sequential sum (base tensor ``base``), how the ranks' sum has it, how often."""
 
     term: str
@@ -64,45 +64,45 @@ class Counted(NamedTuple):
 def uneven_sums(scene: Scene) -> Iterator[Finding]:
     """Sums that the ranks have, too, but with other coefficients or without some terms."""
     for tensor, dists, terms in scene.rows(_SUMS):
-        yield _sum(scene, tensor, dists, [Counted(*term) for term in terms])
+        yield _sum(scene, tensor, dists, [Weighed(*term) for term in terms])
 
 
-def _sum(scene: Scene, tensor: str, dists: Sequence[str], terms: Sequence[Counted]) -> Finding:
+def _sum(scene: Scene, tensor: str, dists: Sequence[str], terms: Sequence[Weighed]) -> Finding:
     seq, names = scene.seq(tensor), scene.names(dists)
-    told = [f"`{counted.term}` {_often(scene, counted)}" for counted in terms]
+    told = [f"`{one.term}` {_often(scene, one)}" for one in terms]
     text = (
         f"{names_text(names)} comes closest to `{seq.node}`, but counts "
         f"{' and '.join(told[:SHOWN])}{' and more' if len(told) > SHOWN else ''} (once each is "
         "right)"
     )
-    found = [_term(scene, counted) for counted in terms]
+    found = [_term(scene, one) for one in terms]
     return MISTAKE.finding(
         text,
         seq=seq.node,
         dist=tuple(names),
-        trigger=_why(scene, dists, [counted.base for counted in terms]),
+        trigger=_why(scene, dists, [one.base for one in terms]),
         effect=f"what is to be `{seq.node}` has {', '.join(found)} in it",
-        expected=" + ".join(counted.term for counted in terms),
+        expected=" + ".join(one.term for one in terms),
         found=" + ".join(found),
         outputs=scene.spoiled([tensor]),
-        certain=all(counted.state not in (Term.MISSING, Term.OPEN) for counted in terms),
+        certain=all(one.state not in (Term.MISSING, Term.OPEN) for one in terms),
     )
 
 
-def _often(scene: Scene, counted: Counted) -> str:
-    if counted.state == Term.MISSING:
+def _often(scene: Scene, one: Weighed) -> str:
+    if one.state == Term.MISSING:
         return "not at all that a rule finds"
-    if counted.state == Term.OPEN:
+    if one.state == Term.OPEN:
         return "only in part"
-    return f"{scene.records.coefficient(counted.times).text} times"
+    return f"{scene.records.coefficient(one.times).text} times"
 
 
-def _term(scene: Scene, counted: Counted) -> str:
-    if counted.state == Term.OPEN:
-        return f"part of {counted.term}"
-    missing = counted.state == Term.MISSING
-    times = "0" if missing else scene.records.coefficient(counted.times).text
-    return f"{times} x {counted.term}"
+def _term(scene: Scene, one: Weighed) -> str:
+    if one.state == Term.OPEN:
+        return f"part of {one.term}"
+    missing = one.state == Term.MISSING
+    times = "0" if missing else scene.records.coefficient(one.times).text
+    return f"{times} x {one.term}"
 
 
 def _why(scene: Scene, dists: Sequence[str], terms: Sequence[str]) -> str:

@@ -69,9 +69,9 @@ def at_break(place: Break) -> Finding | None:
     scene, of, masks = place.scene, place.of, place.at(Reason.MASK)
     if not masks:
         return None
-    lookups = scene.rows(_LOOKUPS, place.dists)
-    names = scene.names([gives for gives, *_ in lookups] or masks)
-    shards = list(dict.fromkeys((rank, lo, hi) for _, rank, lo, hi in lookups))
+    lookups = dict(scene.rows(_LOOKUPS, place.dists))
+    names = scene.names([*lookups] or masks)
+    shards = _shards(scene, lookups.values())
     rows = some([f"{lo}:{hi} on rank {rank}" for rank, lo, hi in shards])
     tests = _tests(scene, masks)
     shown = bool(shards) and _other_bounds(scene, masks, shards)
@@ -94,7 +94,14 @@ def at_break(place: Break) -> Finding | None:
     )
 
 
-def _other_bounds(scene: Scene, masks: Sequence[str], shards: Iterable[Shard]) -> bool:
+def _shards(scene: Scene, tables: Iterable[str]) -> list[Shard]:
+    """Which rank has which rows of the tables, by rank."""
+    ranks = {thing.tensor: thing.ranks for thing in scene.things("dist", tables)}
+    rows = [(h.dist, box[0]) for h in scene.held(ranks) if h.plain and (box := scene.box(h))]
+    return sorted({(rank, lo, hi) for table, (lo, hi) in rows for rank in ranks[table]})
+
+
+def _other_bounds(scene: Scene, masks: Sequence[str], shards: Sequence[Shard]) -> bool:
     """Do ids pass that lie outside of a shard: are there more of them than rows?"""
     bounds: dict[int, set[int]] = {}
     for rank, _, _, bound in scene.rows(_TESTS, list(masks)):
@@ -114,14 +121,7 @@ def _tests(scene: Scene, masks: Sequence[str]) -> str:
 
 
 _LOOKUPS = """
-    SELECT DISTINCT l.gives, i.rank, i.lo, i.hi FROM dist_lookup l
-    JOIN (
-        SELECT 'r' || rank || '.' || dist AS tensor, rank,
-               split_part(split_part(seq_box, ',', 1), ':', 1)::BIGINT AS lo,
-               split_part(split_part(seq_box, ',', 1), ':', 2)::BIGINT AS hi
-        FROM input_row
-    ) i ON i.tensor = l."table"
-    WHERE l.gives IN (SELECT unnest(?)) ORDER BY ALL"""
+    SELECT gives, "table" FROM dist_lookup WHERE gives IN (SELECT unnest(?)) ORDER BY ALL"""
 
 _TESTS = """
     SELECT DISTINCT g.rank, b.node, t.compare, t.bound FROM integer_test t

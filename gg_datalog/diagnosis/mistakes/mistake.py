@@ -3,7 +3,7 @@ far a finding of it goes, and what may repair it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
@@ -87,6 +87,8 @@ class Mistake:
 Place = TypeVar("Place")
 Check = Callable[[Place], Finding | None]
 """Looks for a mistake at a place; None where it is not there."""
+Look = Callable[[Place], Iterable[Finding]]
+"""Looks for all mistakes of a kind in a whole."""
 
 
 def first(checks: Sequence[Check[Place]], place: Place) -> Finding | None:

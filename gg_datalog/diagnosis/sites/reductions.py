@@ -11,6 +11,7 @@ from typing import Any
 from gg_datalog.diagnosis.scene import Held, Part, Scene, Thing
 from gg_datalog.diagnosis.sites.linearity import linear
 from gg_datalog.diagnosis.sites.ranges import Range, complete
+from gg_datalog.result.names import ranked
 from gg_datalog.result.placement import names_text, ranks_text, some, spans_text
 
 
@@ -178,7 +179,7 @@ class Reduction:
         names = self.scene.names(self.users)
         if not self.everywhere:
             return names_text(names)
-        return some(list(dict.fromkeys(f"`{name.partition('.')[2]}`" for name in names)))
+        return some(list(dict.fromkeys(f"`{ranked(name)[1]}`" for name in names)))
 
     def where(self, dists: Sequence[str], found: Sequence[Held], **more: Any) -> dict[str, Any]:
         """What every finding about it says, of these tensors and what they hold."""
