@@ -35,7 +35,9 @@ PROPOSED: Mapping[Change, Callable[[Scene, Finding], Iterator[Candidate]]] = {
     Change.GATHERING: gatherings,
     Change.BROADCAST: broadcasts,
 }
-REPAIRS = {code: page.repairs for code, page in PAGES.items() if page.repairs}
+REPAIRS = {
+    code: page.repairs for code, page in PAGES.items() if page.level == "error" and page.repairs
+}
 
 
 def with_repairs(ran: Ran, findings: Sequence[Finding], progress: Progress) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.breaks import Break
 from gg_datalog.result.report import Finding
 
@@ -37,7 +37,6 @@ return tanh(h)""",
             "operands are there: another operator on the same operands is `h` on ranks 0-1"
         ),
     ),
-    repairs=EVERY,
 )
 
 

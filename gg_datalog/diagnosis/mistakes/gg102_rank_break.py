@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Mistake
 from gg_datalog.diagnosis.sites.breaks import SENTENCE
 from gg_datalog.diagnosis.sites.ranks import RankBreak
 from gg_datalog.result.placement import names_text
@@ -20,7 +20,6 @@ else than the others.""",
     remedy="""
 Compare the operator with the sequential one that is named: operands, their order, their
 ranges.""",
-    repairs=EVERY,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.factors import Factor
 from gg_datalog.diagnosis.sites.outputs import Output
@@ -34,7 +34,6 @@ return all_reduce(m, "avg", "g")""",
         says="`out` on ranks 0-1, returned for `out`, is 2 times `out`",
     ),
     certain=True,
-    repairs=EVERY,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.outputs import Output
 from gg_datalog.result.report import Finding
 
@@ -38,7 +38,6 @@ return all_reduce(y, "sum", "g")""",
         ),
     ),
     certain=True,
-    repairs=EVERY,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Held, Scene
 from gg_datalog.diagnosis.sites.outputs import Output
 from gg_datalog.diagnosis.sites.ranges import coverage
@@ -39,7 +39,6 @@ return slice(y, 0, 4 * rank, 4 * rank + 4)""",
             "of it: 0:4, 3:7 of dim 0, 7:8 of 8 is missing and 3:4 is there twice"
         ),
     ),
-    repairs=EVERY,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.outputs import Output
 from gg_datalog.result.reasons import Returned
 from gg_datalog.result.report import Finding
@@ -35,7 +35,6 @@ b = tanh(x)
 return a, b""",
         says="`b` on ranks 0-1, returned for `a`, is `b`",
     ),
-    repairs=EVERY,
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.result.placement import names_text
 from gg_datalog.result.reasons import Term
@@ -45,7 +45,6 @@ z = add(y, b)
 return relu(z)""",
         says=("`z` on ranks 0-1 comes closest to `y`, but counts `b` 2 times (once each is right)"),
     ),
-    repairs=EVERY,
 )
 
 

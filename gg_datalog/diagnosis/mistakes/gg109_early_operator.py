@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.reductions import Reduction
 from gg_datalog.result.report import Finding
 
@@ -41,7 +41,6 @@ return gelu(y)""",
     ),
     certain=True,
     explains=True,
-    repairs=EVERY,
 )
 
 

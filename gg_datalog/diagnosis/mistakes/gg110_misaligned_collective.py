@@ -41,6 +41,7 @@ return all_reduce(y, "sum", "g")""",
     ),
     certain=True,
     static=True,
+    repairs=(),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.concatenations import Concatenation
 from gg_datalog.result.placement import names_text, spans_text
 from gg_datalog.result.report import Finding
@@ -39,7 +39,6 @@ return tanh(y)""",
             "(rank 0)"
         ),
     ),
-    repairs=EVERY,
 )
 
 

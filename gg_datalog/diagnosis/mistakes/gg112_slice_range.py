@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.breaks import Break, operands_of
 from gg_datalog.diagnosis.sites.concatenations import Concatenation
@@ -50,7 +50,6 @@ return tanh(y)""",
     ),
     certain=True,
     explains=True,
-    repairs=EVERY,
 )
 
 

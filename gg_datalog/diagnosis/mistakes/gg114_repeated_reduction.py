@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.factors import Counted
 from gg_datalog.result.placement import names_text, ranks_text
 from gg_datalog.result.report import Finding
@@ -40,7 +40,6 @@ return relu(y)""",
     ),
     certain=True,
     explains=True,
-    repairs=EVERY,
 )
 
 

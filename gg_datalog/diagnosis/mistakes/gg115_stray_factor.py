@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.factors import Multiplied
 from gg_datalog.result.placement import names_text
 from gg_datalog.result.report import Finding
@@ -35,7 +35,6 @@ return tanh(h)""",
         ),
     ),
     certain=True,
-    repairs=EVERY,
 )
 
 

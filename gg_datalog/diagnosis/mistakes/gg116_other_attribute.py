@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.breaks import Break
 from gg_datalog.result.placement import names_text, some
 from gg_datalog.result.reasons import Reason
@@ -40,7 +40,6 @@ return native_layer_norm(x, [8], w, b, 1e-5)[0]""",
             "the sequential `native_layer_norm` has 1e-05"
         ),
     ),
-    repairs=EVERY,
 )
 
 

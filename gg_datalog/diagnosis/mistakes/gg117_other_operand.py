@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.breaks import Break
 from gg_datalog.result.placement import names_text, some, span
@@ -43,7 +43,6 @@ return mm(h, b)""",
             "`out` on ranks 0-1 (aten.mm.default) takes `a` where the sequential `out` takes `b`"
         ),
     ),
-    repairs=EVERY,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.breaks import Break
 from gg_datalog.result.placement import names_text
 from gg_datalog.result.report import Finding
@@ -34,7 +34,6 @@ return _softmax(t(a), 1, False)""",
             "shard only"
         ),
     ),
-    repairs=EVERY,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Held
 from gg_datalog.diagnosis.sites.breaks import Break
 from gg_datalog.diagnosis.sites.ranges import coverage
@@ -41,7 +41,6 @@ return relu(x)""",
             "there twice"
         ),
     ),
-    repairs=EVERY,
 )
 
 

@@ -13,4 +13,5 @@ MISTAKE = Mistake(
 in numbers. The verdict of `run` cannot be trusted for this case.""",
     remedy="""
 Please report the case; it is a defect of gg-datalog, or of a row of `--operators`.""",
+    repairs=(),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.breaks import Break
 from gg_datalog.result.names import ranked
 from gg_datalog.result.placement import names_text, some
@@ -40,7 +40,6 @@ return tanh(h)""",
         ),
     ),
     certain=True,
-    repairs=EVERY,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.breaks import Break
 from gg_datalog.result.names import ranked
 from gg_datalog.result.placement import names_text, ranks_text
@@ -36,7 +36,6 @@ return relu(x)""",
     ),
     certain=True,
     explains=True,
-    repairs=EVERY,
 )
 
 

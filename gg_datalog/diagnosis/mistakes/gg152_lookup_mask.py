@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.breaks import Break
 from gg_datalog.result.placement import names_text, some
@@ -54,7 +54,6 @@ return relu(all_reduce(e, "sum", "g"))""",
             "0 on rank 0, ids >= 9, ids < 4 on rank 1"
         ),
     ),
-    repairs=EVERY,
 )
 
 

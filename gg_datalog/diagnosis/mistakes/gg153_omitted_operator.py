@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.breaks import Break
 from gg_datalog.result.placement import names_text
 from gg_datalog.result.reasons import Reason
@@ -39,7 +39,6 @@ return tanh(h)""",
             "`relu` where the sequential `out` takes `h`"
         ),
     ),
-    repairs=EVERY,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.rebuilt import Rebuilt
 from gg_datalog.result.placement import names_text, some
 from gg_datalog.result.report import Finding
@@ -42,7 +42,6 @@ return y""",
     ),
     certain=True,
     layout=True,
-    repairs=EVERY,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.result.placement import ranks_text, some
 from gg_datalog.result.report import Finding
@@ -46,7 +46,6 @@ return g""",
     ),
     certain=True,
     static=True,
-    repairs=EVERY,
 )
 
 

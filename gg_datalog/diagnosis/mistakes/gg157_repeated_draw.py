@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gg_datalog.diagnosis.mistakes.mistake import EVERY, Example, Mistake
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.draws import draws
 from gg_datalog.result.report import Finding
@@ -38,7 +38,6 @@ return native_dropout(x, 0.5, True, drawn=f"{1234 + rank}:{'ab'[rank]}")[0]""",
     ),
     certain=True,
     static=True,
-    repairs=EVERY,
 )
 
 

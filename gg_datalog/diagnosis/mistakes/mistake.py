@@ -58,8 +58,8 @@ class Mistake:
     make it good, unless a finding says otherwise. (Of orders, and of what is elsewhere, this cannot
     be said.) ``explains``: it explains whatever else breaks behind it. Numbers say nothing of any
     output where a mistake is ``static``: it is what it is, whatever is computed; nor of an output
-    whose elements are elsewhere (``layout``). ``repairs`` is what may repair it, in the order in
-    which it is tried.
+    whose elements are elsewhere (``layout``). ``repairs`` is what may repair an error, in the order
+    in which it is tried.
     """
 
     code: str
@@ -72,7 +72,7 @@ class Mistake:
     explains: bool = False
     static: bool = False
     layout: bool = False
-    repairs: tuple[Change, ...] = ()
+    repairs: tuple[Change, ...] = EVERY
 
     def __post_init__(self) -> None:
         for name in ("note", "remedy"):
