@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from enum import StrEnum
 from importlib.resources import files
@@ -88,6 +89,14 @@ def test_the_view_of_outputs_says_what_evidence_there_is() -> None:
     comment = VIEWS["verdict"].partition("COMMENT ON VIEW output_status IS")[2].partition(";")[0]
     said = re.sub(r"'\s*'", "", comment).partition("rests on: ")[2]
     assert re.findall(r"\w+", said.replace(" or ", " ")) == [str(member) for member in Evidence]
+
+
+def test_reports_are_described_by_the_members() -> None:
+    schema = json.loads((PACKAGE / "schemas" / "report.schema.json").read_text("utf-8"))
+    output = schema["$defs"]["output"]["properties"]
+    described = schema["properties"]["verdict"], output["status"], output["evidence"]
+    for form, members in zip(described, (Verdict, Status, Evidence), strict=True):
+        assert form["enum"] == [str(member) for member in members]
 
 
 def sql_texts() -> list[tuple[str, str]]:
