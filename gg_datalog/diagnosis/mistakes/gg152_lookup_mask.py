@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
@@ -68,9 +68,9 @@ def at_break(place: Break) -> Finding | None:
     scene, of, masks = place.scene, place.of, place.at(Reason.MASK)
     if not masks:
         return None
-    lookups = dict(scene.rows(_LOOKUPS, place.dists))
-    names = scene.names([*lookups] or masks)
-    shards = _shards(scene, lookups.values())
+    lookups = scene.rows(_LOOKUPS, place.dists)
+    names = scene.names([gives for gives, *_ in lookups] or masks)
+    shards = _shards(scene, {table: dim for _, table, dim in lookups})
     rows = some([f"{lo}:{hi} on rank {rank}" for rank, lo, hi in shards])
     tests = _tests(scene, masks)
     shown = bool(shards) and _other_bounds(scene, masks, shards)
@@ -93,11 +93,20 @@ def at_break(place: Break) -> Finding | None:
     )
 
 
-def _shards(scene: Scene, tables: Iterable[str]) -> list[Shard]:
-    """Which rank has which rows of the tables, by rank."""
+def _shards(scene: Scene, tables: Mapping[str, int]) -> list[Shard]:
+    """Which rank has which rows of the tables, by rank; each table with its dimension of rows."""
     ranks = {thing.tensor: thing.ranks for thing in scene.things("dist", tables)}
-    rows = [(h.dist, box[0]) for h in scene.held(ranks) if h.plain and (box := scene.box(h))]
-    return sorted({(rank, lo, hi) for table, (lo, hi) in rows for rank in ranks[table]})
+    return sorted(
+        {
+            (rank, run.lo, run.lo + run.n)
+            for h in scene.held(tables)
+            if h.plain
+            for runs in scene.records.block(h.block)
+            for run in runs
+            if len(runs) == 1 and run.stride == run.dist_stride == 1 and run.dim == tables[h.dist]
+            for rank in ranks[h.dist]
+        }
+    )
 
 
 def _other_bounds(scene: Scene, masks: Sequence[str], shards: Sequence[Shard]) -> bool:
@@ -120,7 +129,9 @@ def _tests(scene: Scene, masks: Sequence[str]) -> str:
 
 
 _LOOKUPS = """
-    SELECT gives, "table" FROM dist_lookup WHERE gives IN (SELECT unnest(?)) ORDER BY ALL"""
+    SELECT DISTINCT l.gives, l."table", d.dim FROM dist_lookup l
+    JOIN digit_of d ON d.shaped = l.shaped AND d.place = 0 AND d.label = l.label
+    WHERE l.gives IN (SELECT unnest(?)) ORDER BY ALL"""
 
 _TESTS = """
     SELECT DISTINCT g.rank, b.node, t.compare, t.bound FROM integer_test t
