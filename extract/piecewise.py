@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from gg_datalog.extract.pieces import (
+    MOST,
     Span,
     Spans,
     boxes,
@@ -158,7 +159,25 @@ def sliced(side: Side, view: View, dim: int, start: int, size: int) -> View | No
         made = in_line(side, taken(spans, start, size), local)
         shape = [size if k == dim else 1 for k in range(len(view.dims))]
         return None if made is None else made.reshaped(shape)
-    return _sliced_along(side, view, dim, start, size)
+    found = _sliced_rows(side, view, dim, start, size)
+    return found or _sliced_along(side, view, dim, start, size)
+
+
+def _sliced_rows(side: Side, view: View, dim: int, start: int, size: int) -> View | None:
+    """The same of a flat buffer that is viewed in rows (a share of each rank in one): the pieces
+    that lie there, row by row."""
+    flat, shape = flattened(view), view.shape
+    if any(digit.dim < 0 for digit in flat.dims[0]):
+        return None
+    spans, local = spans_of(side, flat)
+    rows, inner = prod(shape[:dim]), prod(shape[dim + 1 :])
+    if len(spans) < 2 or not 1 < rows <= MOST:
+        return None
+    found: list[Span] = []
+    for row in range(rows):
+        found += taken(spans, (row * shape[dim] + start) * inner, size * inner)
+    sliced_shape = [size if k == dim else extent for k, extent in enumerate(shape)]
+    return in_shape(side, found, sliced_shape, local)
 
 
 def _sliced_along(side: Side, view: View, dim: int, start: int, size: int) -> View | None:
