@@ -1,4 +1,4 @@
-"""Cross entropy: the logarithm of softmax, the loss over classes, and their gradients.
+"""Cross entropy: the loss over classes, its gradient and that of the logarithm of softmax.
 
 They are lowered to what a rank that has some of the classes computes as well (as torch's
 ``loss_parallel`` does): sums, a lookup of the target, products with the one-hot targets.
@@ -10,39 +10,23 @@ from collections.abc import Sequence
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.exponents import exponential
 from gg_datalog.extract.lower_contract import contract
 from gg_datalog.extract.lower_index import one_hot
 from gg_datalog.extract.lower_lookup import TAKEN, take
 from gg_datalog.extract.lower_mask import inverted, masked
 from gg_datalog.extract.lower_math import added
-from gg_datalog.extract.lower_reduce import reduced, summand
+from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_reduce import reduced
 from gg_datalog.extract.notes import Classes
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View
 
 MEAN, SUM = 1, 2  # torch's numbers for reductions of a loss; 0 is none
 MINUS = scale(-1)
-EXTREMA = ((0, "max"), (0, "min"))  # what a function that never falls lets pass
 
 
-# ---- the logarithm of softmax
-def exponential(ctx: Context, x: View) -> View:
-    """exp(x), as the operator table has it."""
-    return ctx.elementwise("exp(%)", [x], passes=EXTREMA)[0]
-
-
-@lowers("aten._log_softmax", "aten.log_softmax")
-def log_softmax(ctx: Context) -> Value:
-    x = summand(ctx, "self")
-    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
-    ctx.raw("half_to_float")  # the dtype of the result says it
-    if not x.dims:
-        raise Unsupported("a softmax over no dimension")
-    low = added(ctx, [(x, ONE), (reduced(ctx, x, [dim], "max", True), MINUS)])
-    total = reduced(ctx, exponential(ctx, low), [dim], "sum", True)
-    return added(ctx, [(low, ONE), (ctx.elementwise("log(%)", [total], passes=EXTREMA)[0], MINUS)])
-
-
+# ---- the gradient of the logarithm of softmax
 @lowers("aten._log_softmax_backward_data")
 def log_softmax_backward(ctx: Context) -> Value:
     """g - exp(out) * sum(g). Of the gradient of a chosen class the sum is known, so that a rank
@@ -89,30 +73,55 @@ def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]
     return masked(ctx, target, gone, scale(0)), kept, gone
 
 
+def none_ignored(ctx: Context, ignored: int, classes: int) -> bool:
+    """May no target be the ignored one? It is no class, and the programs on the other side do not
+    know the number, so that they leave none out."""
+    if 0 <= ignored < classes or ignored in ctx.side.told:
+        return False
+    ctx.notes.assume(
+        "targets",
+        f"no target of the loss is {ignored}, which it would ignore: the other side does not",
+    )
+    return True
+
+
 @lowers("aten.nll_loss_forward", "aten.nll_loss2d_forward")
 def nll_loss(ctx: Context) -> Value:
     x, target, reduction, ignored = loss_operands(ctx)
-    ids, kept, gone = targets(ctx, target, ignored)
-    letters = [f"t{i}" for i in range(len(ids.dims))]
-    each = take(ctx, x, with_classes(letters), ids, letters, letters)
-    each = masked(ctx, each.scaled(MINUS), gone, scale(0))
+    letters = [f"t{i}" for i in range(len(target.dims))]
+    if none_ignored(ctx, ignored, x.shape[1]):
+        each = take(ctx, x, with_classes(letters), target, letters, letters).scaled(MINUS)
+        kept = need(ctx.side.constant(ONE).expanded(target.shape))
+    else:
+        ids, kept, gone = targets(ctx, target, ignored)
+        each = take(ctx, x, with_classes(letters), ids, letters, letters)
+        each = masked(ctx, each.scaled(MINUS), gone, scale(0))
     if reduction not in (MEAN, SUM):
         return (each, ctx.side.constant(scale(0)))
     total, many = (reduced(ctx, v, range(len(letters)), "sum", False) for v in (each, kept))
-    if reduction == MEAN:
-        total = ctx.elementwise("div", [total, many], linear=(0,))[0]
-    return (total, many)
+    return (averaged(ctx, total, many) if reduction == MEAN else total, many)
+
+
+def averaged(ctx: Context, total: View, many: View) -> View:
+    """A sum over so many elements, divided by their number."""
+    by = ctx.as_number(many)
+    if by is not None and not by.zero:
+        return total.scaled(by.inverse())
+    return ctx.elementwise("div", [total, many], linear=(0,))[0]
 
 
 @lowers("aten.nll_loss_backward", "aten.nll_loss2d_backward")
 def nll_loss_backward(ctx: Context) -> Value:
     g = ctx.tensor("grad_output")
     x, target, reduction, ignored = loss_operands(ctx)
-    ids, _, gone = targets(ctx, target, ignored)
     count = ctx.tensor("total_weight")
     if reduction == MEAN:
-        g = ctx.elementwise("div", [g, count], linear=(0,))[0]
-    by = masked(ctx, g, gone, scale(0))
+        g = averaged(ctx, g, count)
+    if none_ignored(ctx, ignored, x.shape[1]):
+        ids, by = target, need(g.expanded(target.shape))
+    else:
+        ids, _, gone = targets(ctx, target, ignored)
+        by = masked(ctx, g, gone, scale(0))
     letters = [f"t{i}" for i in range(len(ids.dims))]
     hot = one_hot(ctx, ids, letters, x.shape[1])
     hot = hot.permuted([0, len(letters), *range(1, len(letters))])

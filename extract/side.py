@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -24,7 +24,7 @@ from gg_datalog.extract.records import (
     Sum,
 )
 from gg_datalog.extract.scale import ONE, Scale
-from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut, identity
+from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut, identity, merge
 
 Record = Operator | Sum | Slice | Concat
 
@@ -52,6 +52,9 @@ class Side:
     lookups: list[Lookup] = field(default_factory=list)
     onehots: dict[Base, OneHot] = field(default_factory=dict)
     alternatives: list[Operator] = field(default_factory=list)
+    # integers that programs of the other side are written with: they cannot ignore others
+    told: frozenset[int] = frozenset()
+    exponentials: bool = False  # does some program write exponentials out?
     mesh: bool = False  # are tensors cut in more than one way?
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
     integers: IntegerFacts = field(default_factory=IntegerFacts)
@@ -198,6 +201,7 @@ class Side:
         """Notes that ``other`` is ``given`` computed in another way, where both are results of
         operators and lie over their bases in the same way."""
         made = other.base.made
+        other = replace(other, dims=tuple(map(merge, other.dims)))
         same = given.dims == other.dims and given.base.shape == other.base.shape
         known = any(o.gives[0][0] is given.base and o.made_as is made for o in self.alternatives)
         if not isinstance(made, Operator) or given.scale != other.scale or not same or known:
@@ -267,6 +271,18 @@ class Side:
             other = Sum(f"{total.base.name}?by{width}", "sum", sums, total.base)
             self.blocks.append(self._block(other, made))
             total.base.needs += [v.base for v in sums]
+
+    def other_sum(self, given: Base, terms: Sequence[View]) -> None:
+        """Notes that ``given`` is the sum of ``terms``, which have its dimensions, as well."""
+        made = given.made
+        if len(terms) < 2 or not isinstance(made, (Operator, Sum)):
+            return
+        found = Sum(f"{given.name}?sum{len(self.blocks)}", "sum", list(terms), given, other=True)
+        if isinstance(made, Sum) and set(made.terms) == set(found.terms):
+            return
+        found.target, found.node, found.rank = made.target, made.node, made.rank
+        self.blocks.append(found)
+        given.needs += [v.base for v in terms]
 
     @staticmethod
     def _block(block: Sum, made: Sum) -> Sum:
