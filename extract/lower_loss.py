@@ -7,19 +7,20 @@ They are lowered to what a rank that has some of the classes computes as well (a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
-from gg_datalog.extract.exponents import exponential
+from gg_datalog.extract.exponents import also_sum, exponential, repeats, tidy
 from gg_datalog.extract.lower_contract import contract
-from gg_datalog.extract.lower_index import one_hot
-from gg_datalog.extract.lower_lookup import TAKEN, take
+from gg_datalog.extract.lower_index import note_classes, one_hot
+from gg_datalog.extract.lower_lookup import TAKEN, take, written_terms
 from gg_datalog.extract.lower_mask import inverted, masked
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import need
 from gg_datalog.extract.lower_reduce import reduced
-from gg_datalog.extract.notes import Classes
-from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.view import View
 
 MEAN, SUM = 1, 2  # torch's numbers for reductions of a loss; 0 is none
@@ -29,8 +30,9 @@ MINUS = scale(-1)
 # ---- the gradient of the logarithm of softmax
 @lowers("aten._log_softmax_backward_data")
 def log_softmax_backward(ctx: Context) -> Value:
-    """g - exp(out) * sum(g). Of the gradient of a chosen class the sum is known, so that a rank
-    needs no other classes than its own: that is noted as another form."""
+    """g - exp(out) * sum(g). Of the gradient of a chosen class the sum is known, and of one that is
+    the same for all classes, so that a rank needs no other classes than its own: that is noted as
+    another form."""
     gradient, out = ctx.tensor("grad_output"), ctx.tensor("output")
     dim = ctx.dim(ctx.argument("dim"), len(gradient.dims))
     ctx.raw("input_dtype")  # the dtype of the result says it
@@ -38,12 +40,54 @@ def log_softmax_backward(ctx: Context) -> Value:
         raise Unsupported("a gradient that is no float")
     name = "log_softmax_backward_data"
     made = ctx.elementwise(name, [gradient, out], whole=(dim,), linear=(0,))[0]
-    note = ctx.side.notes.classes.get(gradient.base)
-    if note is not None and (chosen := note.seen_as(gradient, dim)) is not None:
-        apart = added(ctx, [(exponential(ctx, out), ONE), (chosen[1], MINUS)])
-        back = chosen[0].scaled(MINUS)
-        ctx.side.alternative(made, ctx.elementwise("mul", [apart, back], linear=(0, 1))[0])
+    parts = [per_row(ctx, t, dim) for t in written_terms(gradient)]
+    if made.scale == ONE and parts and all(p is not None for p in parts):
+        _by_rows(ctx, made, out, [p for p in parts if p is not None])
     return made
+
+
+class Part(NamedTuple):
+    """A gradient as ``factor``, which has one position of the classes, times a ``pattern`` over
+    them (nothing: the same for all), of which the sum is ``total``."""
+
+    factor: View
+    pattern: View | None
+    total: Scale
+
+
+def per_row(ctx: Context, x: View, dim: int) -> Part | None:
+    """A gradient as a factor per row times a pattern of which the sum over the classes is known."""
+    note = ctx.side.notes.classes.get(x.base)
+    if note is not None and (chosen := note.seen_as(x, dim)) is not None:
+        return Part(*chosen, ONE)
+    if not repeats(x.dims[dim]) or x.shape[dim] == 1:
+        return None
+    row = replace(x, dims=tuple(() if i == dim else d for i, d in enumerate(x.dims)))
+    return Part(row, None, scale(x.shape[dim]))
+
+
+def _by_rows(ctx: Context, made: View, out: View, parts: list[Part]) -> None:
+    """Another form of a gradient of which every term is a factor per row times a pattern: the
+    patterns less as many times exp(out), times the factor."""
+    factors = {(p.factor.base, tidy(p.factor).dims) for p in parts}
+    if len(factors) > 1:
+        return
+    power, shape, rows = exponential(ctx, out), made.shape, []
+    for part in parts:
+        by = part.factor.scale
+        pattern = part.pattern or need(ctx.side.constant(ONE).expanded(shape))
+        rows += [(pattern, by), (power, by * part.total * MINUS)]
+    one = replace(parts[0].factor, scale=ONE)
+    if ctx.side.is_one(one):
+        also_sum(ctx, made, [v.scaled(by) for v, by in rows], known=False)
+        return
+    if len(parts) == 1:  # the factor stays outside, where other forms find it
+        ours = parts[0].factor.scaled(MINUS)
+        apart = added(ctx, [(power, parts[0].total), (parts[0].pattern or one, MINUS)])
+        ctx.side.alternative(made, ctx.elementwise("mul", [apart, ours], linear=(0, 1))[0])
+        return
+    apart = added(ctx, rows)
+    ctx.side.alternative(made, ctx.elementwise("mul", [apart, one], linear=(0, 1))[0])
 
 
 # ---- the loss over classes
@@ -124,7 +168,8 @@ def nll_loss_backward(ctx: Context) -> Value:
         by = masked(ctx, g, gone, scale(0))
     letters = [f"t{i}" for i in range(len(ids.dims))]
     hot = one_hot(ctx, ids, letters, x.shape[1])
-    hot = hot.permuted([0, len(letters), *range(1, len(letters))])
-    made = contract(ctx, by, letters, hot, with_classes(letters), with_classes(letters))
-    ctx.side.notes.classes[made.base] = Classes(made.dims, by.scaled(made.scale.inverse()), hot)
+    second = hot.permuted([0, len(letters), *range(1, len(letters))])
+    out = with_classes(letters)
+    made = contract(ctx, by, letters, second, out, out)
+    note_classes(ctx, made, by, letters, hot, letters, out)
     return made.scaled(MINUS)

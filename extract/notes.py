@@ -54,15 +54,17 @@ class Cleared(NamedTuple):
 
 
 class Classes(NamedTuple):
-    """A factor per row times the one-hot class of the row; ``dims``: how it lies over its base."""
+    """A factor per row times the one-hot class of the row; ``dims``: how it lies over its base, with
+    the classes in dimension ``at``. ``factor`` has one position there."""
 
     dims: Dims
     factor: View
     hot: View
+    at: int = 1
 
     def seen_as(self, x: View, dim: int) -> tuple[View, View] | None:
         """Both, in the dimensions of a view of which dimension ``dim`` counts the classes."""
-        if x.shape[dim] == 1 or x.dims[dim] != self.dims[1]:
+        if x.shape[dim] == 1 or x.dims[dim] != self.dims[self.at]:
             return None
         if [d for d in x.dims if d] != [d for d in self.dims if d]:
             return None
