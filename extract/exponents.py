@@ -24,7 +24,7 @@ from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.notes import Weighted
 from gg_datalog.extract.records import Operator, Sum
 from gg_datalog.extract.scale import ONE, Scale
-from gg_datalog.extract.view import Base, Digit, View, broadcast, compose, identity, merge
+from gg_datalog.extract.view import Base, Digit, View, compose, identity, merge
 
 EXTREMA = ((0, "max"), (0, "min"))  # what a function that never falls lets pass
 FINITE = (
@@ -59,6 +59,17 @@ def leaves(ctx: Context, x: View) -> list[View]:
     if any(v is None for v in seen):
         return [x]
     return [leaf for v in seen if v is not None for leaf in leaves(ctx, tidy(v))]
+
+
+def written_terms(x: View) -> list[View]:
+    """The terms of a tensor that is a sum (of sums) as it is written, else the tensor."""
+    record = x.base.made
+    if not isinstance(record, Sum) or record.kind != "sum":
+        return [x]
+    seen = [compose(x, t.dims, t.base, t.scale) for t in record.terms]
+    if any(v is None for v in seen):
+        return [x]
+    return [leaf for v in seen if v is not None for leaf in written_terms(v)]
 
 
 def tidy(x: View) -> View:
@@ -339,6 +350,8 @@ def quotient(ctx: Context, made: View, a: View, b: View) -> View:
 def of_sum(ctx: Context, made: View, terms: Sequence[View]) -> View:
     """``made``, which is the sum of terms: what all of them are multiplied by comes out."""
     learn_positive(ctx, made, *terms)
+    if made.base in ctx.side.notes.positive:
+        _flattened(ctx, made, terms)
     if not all(is_weighted(ctx, t) for t in terms) or len(terms) < 2:
         return made
     shape = made.shape
@@ -350,19 +363,18 @@ def of_sum(ctx: Context, made: View, terms: Sequence[View]) -> View:
     if common is None or any(f.core is None for f in forms):
         return made
     cores = [wide(f.core, shape).scaled(f.by) for f in forms if f.core is not None]
-    flat = [leaf for c in cores for leaf in _added_cores(c)]
+    flat = [leaf for c in cores for leaf in written_terms(c)]
     total = total_of(ctx, flat, shape)
     learn_positive(ctx, total, *flat)
     return noted(ctx, made, Weighted(View(total.base, total.dims), common, total.scale))
 
 
-def _added_cores(x: View) -> list[View]:
-    """The terms of a sum, so that blocks may be merged in any order."""
-    record = x.base.made
-    if not isinstance(record, Sum) or record.kind != "sum":
-        return [x]
-    seen = [compose(x, t.dims, t.base, t.scale) for t in record.terms]
-    return [x] if any(v is None for v in seen) else [v for v in seen if v is not None]
+def _flattened(ctx: Context, made: View, terms: Sequence[View]) -> None:
+    """Notes that a sum of sums of exponentials is one sum: blocks may be merged in any order, and
+    some of the inner sums are of ranges that do not meet."""
+    flat = [leaf for t in terms for leaf in written_terms(t)]
+    if len(flat) > len(terms):
+        also_sum(ctx, made, flat, known=False)
 
 
 def _common(forms: Sequence[Weighted], shape: Sequence[int]) -> tuple[View, ...] | None:
@@ -439,9 +451,7 @@ def _parted(
     return inner, outer
 
 
-def _under(
-    term: View, letters: Sequence[str], out: Sequence[str], extents: dict[str, int]
-) -> View:
+def _under(term: View, letters: Sequence[str], out: Sequence[str], extents: dict[str, int]) -> View:
     """A term in the dimensions of the result."""
     at = {n: i for i, n in enumerate(letters)}
     dims = []
@@ -456,8 +466,3 @@ def softmax_form(ctx: Context, made: View, x: View, low: View) -> View:
     """``made``, which is exp(x - low)."""
     terms = collected(ctx, [*leaves(ctx, x), *(wide(low, x.shape).scaled(Scale(Fraction(-1))),)])
     return made if not terms else noted(ctx, made, Weighted(None, terms))
-
-
-def shape_of(views: Sequence[View]) -> list[int]:
-    """The shape of views together."""
-    return broadcast(views)

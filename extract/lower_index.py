@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
+from gg_datalog.extract.exponents import written_terms
 from gg_datalog.extract.graph import SYMBOL
 from gg_datalog.extract.labels import Letters, space
 from gg_datalog.extract.lower_contract import contract
-from gg_datalog.extract.lower_lookup import IDS_IN_RANGE, TAKEN, take, written_terms
+from gg_datalog.extract.lower_lookup import IDS_IN_RANGE, TAKEN, take
 from gg_datalog.extract.lower_mask import masked
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import need
@@ -17,7 +18,7 @@ from gg_datalog.extract.lower_select import inverse, is_permutation, scattered_c
 from gg_datalog.extract.notes import Classes
 from gg_datalog.extract.records import OneHot, Operator
 from gg_datalog.extract.scale import ONE, scale
-from gg_datalog.extract.view import Base, Digit, View, compose, identity
+from gg_datalog.extract.view import Base, Digit, View, identity
 
 MASKS = ("bool", "uint8")  # an index of this type is a mask
 

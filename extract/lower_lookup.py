@@ -124,17 +124,6 @@ IDS_IN_RANGE = ("ids in range", "ids lie inside the table that they look up ([0,
 
 
 # ---- scores without their maximum
-def written_terms(x: View) -> list[View]:
-    """The terms of a tensor that is a sum (of sums) as it is written, else the tensor."""
-    record = x.base.made
-    if not isinstance(record, Sum) or record.kind != "sum":
-        return [x]
-    seen = [compose(x, t.dims, t.base, t.scale) for t in record.terms]
-    if any(v is None for v in seen):
-        return [x]
-    return [leaf for v in seen if v is not None for leaf in written_terms(v)]
-
-
 def without_maximum(ctx: Context, x: View) -> list[View]:
     """A score that was looked up, or the logarithm of the sum of all exponentials, as the same
     without the maximum of the scores, and that."""

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
-from gg_datalog.extract.exponents import also_sum, exponential, repeats, tidy
+from gg_datalog.extract.exponents import also_sum, exponential, repeats, tidy, written_terms
 from gg_datalog.extract.lower_contract import contract
 from gg_datalog.extract.lower_index import note_classes, one_hot
-from gg_datalog.extract.lower_lookup import TAKEN, take, written_terms
+from gg_datalog.extract.lower_lookup import TAKEN, take
 from gg_datalog.extract.lower_mask import inverted, masked
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import need

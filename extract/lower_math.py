@@ -19,9 +19,16 @@ from gg_datalog.extract.dtypes import (
     total,
     valued,
 )
-from gg_datalog.extract.exponents import also_sum, collected, of_logarithm, of_sum, powered
+from gg_datalog.extract.exponents import (
+    also_sum,
+    collected,
+    of_logarithm,
+    of_sum,
+    powered,
+    written_terms,
+)
 from gg_datalog.extract.finite import may_be_infinite
-from gg_datalog.extract.lower_lookup import without_maximum, written_terms
+from gg_datalog.extract.lower_lookup import without_maximum
 from gg_datalog.extract.lower_movement import joined, need, stretched
 from gg_datalog.extract.lower_positions import shifted
 from gg_datalog.extract.scale import ONE, Scale, scale

@@ -66,7 +66,9 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
             learn(out, repeated(interval(body, dtype), prod(x.shape[i] for i in dims)))
     out = out.scaled(after)
     if kind == "sum" and found is None:
-        out = over_dims(ctx, out, [(x, letters)], kept, lambda of: reduced(ctx, of[0], dims, "sum", False))
+        out = over_dims(
+            ctx, out, [(x, letters)], kept, lambda of: reduced(ctx, of[0], dims, "sum", False)
+        )
     for dim in sorted(dims) if keep else ():
         out = out.unsqueezed(dim)
     return out

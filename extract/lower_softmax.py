@@ -15,13 +15,18 @@ from gg_datalog.extract.exponents import (
     leaves,
     logarithm,
     over,
+    repeats,
     softmax_form,
 )
+from gg_datalog.extract.lower_contract import contract
 from gg_datalog.extract.lower_math import added
+from gg_datalog.extract.lower_product import multiplied
 from gg_datalog.extract.lower_reduce import reduced, summand
 from gg_datalog.extract.notes import Shifted
+from gg_datalog.extract.records import DigitMap, Label, Operator
 from gg_datalog.extract.scale import ONE, scale
-from gg_datalog.extract.view import View
+from gg_datalog.extract.side import _as_term
+from gg_datalog.extract.view import View, compose
 
 MINUS = scale(-1)
 
@@ -102,4 +107,61 @@ def softmax_backward(ctx: Context) -> Value:
     ctx.raw("input_dtype")  # the dtype of the result says it
     if not is_float(ctx.node.dtype or ""):
         raise Unsupported("a gradient that is no float")
-    return ctx.elementwise(name, [gradient, result], whole=(dim,), linear=(0,))[0]
+    made = ctx.elementwise(name, [gradient, result], whole=(dim,), linear=(0,))[0]
+    if ctx.side.exponentials and made.scale == ONE:
+        for inner in (
+            _by_columns(ctx, gradient, result, dim),
+            _by_output(ctx, gradient, result, dim),
+        ):
+            if inner is not None:
+                apart = added(ctx, [(gradient, ONE), (inner, MINUS)])
+                ctx.side.alternative(made, multiplied(ctx, result, apart))
+    return made
+
+
+# ---- the gradient of a softmax: result * (gradient - what both give together in a row)
+def _by_columns(ctx: Context, gradient: View, result: View, dim: int) -> View:
+    """The product of both, added up over the columns."""
+    return reduced(ctx, multiplied(ctx, gradient, result), [dim], "sum", True)
+
+
+def _by_output(ctx: Context, gradient: View, result: View, dim: int) -> View | None:
+    """The same where the gradient is a product of matrices ``a`` and ``b``, of which ``b`` has the
+    columns: ``sum_j (sum_d a_d b_jd) r_j = sum_d a_d (sum_j r_j b_jd)``, the gradient of what the
+    softmax was multiplied with times that, so that no rank needs all columns."""
+    record, digits = gradient.base.made, gradient.dims[dim]
+    weights = over(gradient, result)
+    plain = isinstance(record, Operator) and record.signature == "contract" and len(digits) == 1
+    if not plain or not isinstance(record, Operator) or weights is None:
+        return None
+    rows = [str(k) for k in record.gives[0][1]]
+    if digits[0].extent != gradient.base.shape[digits[0].dim]:
+        return None
+    column = rows[digits[0].dim]
+    operands = [
+        _lettered(v, m, record.labels) for v, m in zip(record.operands, record.maps, strict=True)
+    ]
+    with_columns = [column in letters for _, letters in operands]
+    if with_columns not in ([True, False], [False, True]):
+        return None
+    (b, lb), (a, la) = operands if with_columns[0] else operands[::-1]
+    kept = [n for n in dict.fromkeys([*rows, *lb]) if n != column]
+    out = contract(ctx, weights, rows, b, lb, kept)
+    if set(kept) != set(la):
+        return None
+    each = multiplied(ctx, a, out.permuted([kept.index(n) for n in la]))
+    gone = [i for i, n in enumerate(la) if n not in rows]
+    total = reduced(ctx, each, gone, "sum", False)
+    left = [n for n in la if n in rows]
+    order = [left.index(n) for n in rows if n != column]
+    inner = total.permuted(order).unsqueezed(rows.index(column))
+    wide = inner.expanded(gradient.base.shape)
+    # (a view composes scales: that of the gradient comes in here)
+    return None if wide is None else compose(gradient, wide.dims, wide.base, wide.scale)
+
+
+def _lettered(x: View, digits: DigitMap, labels: tuple[Label, ...]) -> tuple[View, list[str]]:
+    """An operand with a dimension, and a letter, per label that it carries."""
+    term = _as_term(x, digits, labels)
+    kept = [i for i, dim in enumerate(term.dims) if not repeats(dim)]
+    return View(x.base, tuple(term.dims[i] for i in kept), x.scale), [str(i) for i in kept]

@@ -202,20 +202,22 @@ class Side:
         operators and lie over their bases in the same way."""
         made = other.base.made
         other = replace(other, dims=tuple(map(merge, other.dims)))
-        same = given.dims == other.dims and given.base.shape == other.base.shape
+        order = _order(given, other)
         known = any(o.gives[0][0] is given.base and o.made_as is made for o in self.alternatives)
-        if not isinstance(made, Operator) or given.scale != other.scale or not same or known:
+        if not isinstance(made, Operator) or given.scale != other.scale or known:
+            return
+        if order is None:
             return
         if given.base is other.base:
             return
         forms = [o for o in self.alternatives if o.gives[0][0] is other.base]
         for form in (made, *forms):
-            self._also(given, form)
+            self._also(given, form, order)
 
-    def _also(self, given: View, made: Operator) -> None:
-        """``made`` as one more operator that gives ``given``."""
+    def _also(self, given: View, made: Operator, order: Sequence[int]) -> None:
+        """``made`` as one more operator that gives ``given``, its dimensions in this order."""
         name = f"{given.base.name}?other{len(self.alternatives)}"
-        gives = [(given.base, made.gives[0][1])]
+        gives = [(given.base, tuple(made.gives[0][1][i] for i in order))]
         record = Operator(name, made.signature, made.operands, made.labels, made.maps, gives)
         record.target, record.node, record.rank = made.target, made.node, made.rank
         record.made_as = made
@@ -400,6 +402,23 @@ class Side:
             dims.append([digit for digits in under if digits is not None for digit in digits])
         dims[dim] = [*outer, *dims[dim]]
         return View(first.of.base, tuple(map(tuple, dims)), views[0].scale)
+
+
+def _order(given: View, other: View) -> tuple[int, ...] | None:
+    """The dimensions of the base of ``other`` in the order of those of ``given``, where both views
+    show the same positions of their bases; None where they do not."""
+    ours, theirs = ([d for dim in v.dims for d in dim] for v in (given, other))
+    if [(d.extent, d.stride) for d in ours] != [(d.extent, d.stride) for d in theirs]:
+        return None
+    if [len(dim) for dim in given.dims] != [len(dim) for dim in other.dims]:
+        return None
+    pairs = {a.dim: b.dim for a, b in zip(ours, theirs, strict=True)}
+    same = all(pairs[a.dim] == b.dim for a, b in zip(ours, theirs, strict=True))
+    order = tuple(pairs.get(i, -1) for i in range(len(given.base.shape)))
+    if not same or sorted(order) != list(range(len(other.base.shape))):
+        return None
+    shapes = [other.base.shape[i] for i in order]
+    return order if tuple(shapes) == given.base.shape else None
 
 
 # Ids become fields of records, which are read back as text: brackets, commas, blanks at the ends,
