@@ -21,12 +21,13 @@ from typing import Any
 from gg_datalog.extract.context import Context, Unsupported
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.finite import may_be_infinite
-from gg_datalog.extract.notes import Weighted
+from gg_datalog.extract.notes import Share, Shared, Weighted
 from gg_datalog.extract.records import Operator, Sum
 from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.view import Base, Digit, View, compose, identity, merge
 
 EXTREMA = ((0, "max"), (0, "min"))  # what a function that never falls lets pass
+MINUS = Scale(Fraction(-1))
 FINITE = (
     "finite exponents",
     "what is taken away before an exponential, and put back later, is finite, so that it cancels",
@@ -309,6 +310,7 @@ def product(ctx: Context, made: View, a: View, b: View) -> View:
     learn_positive(ctx, made, a, b)
     if not is_weighted(ctx, a, b):
         return made
+    note_shared(ctx, made, a, b)
     one, two = weighted(ctx, a), weighted(ctx, b)
     shape = made.shape
     terms = collected(ctx, [wide(t, shape) for t in (*one.terms, *two.terms)])
@@ -340,7 +342,7 @@ def quotient(ctx: Context, made: View, a: View, b: View) -> View:
         if core is None:
             return made
         core = ctx.elementwise("div", [core, two.core], linear=(0,))[0]
-    minus = [wide(t, shape).scaled(Scale(Fraction(-1))) for t in below]
+    minus = [wide(t, shape).scaled(MINUS) for t in below]
     terms = collected(ctx, [*(wide(t, shape) for t in one.terms), *minus])
     if terms is None:
         return made
@@ -464,5 +466,87 @@ def _under(term: View, letters: Sequence[str], out: Sequence[str], extents: dict
 
 def softmax_form(ctx: Context, made: View, x: View, low: View) -> View:
     """``made``, which is exp(x - low)."""
-    terms = collected(ctx, [*leaves(ctx, x), *(wide(low, x.shape).scaled(Scale(Fraction(-1))),)])
+    terms = collected(ctx, [*leaves(ctx, x), *(wide(low, x.shape).scaled(MINUS),)])
     return made if not terms else noted(ctx, made, Weighted(None, terms))
+
+
+# ---- sigmoid: the share that one of two sums of exponentials has of both
+def share(ctx: Context, made: View, x: View) -> View:
+    """``made``, which is sigmoid(x): of log(a) - log(b) it is a / (a + b)."""
+    terms = _log_ratio(ctx, x)
+    if terms is None:
+        return made
+    one, other, both = terms
+    found = [over(made, wide(t, made.shape)) for t in terms]
+    if all(f is not None for f in found):
+        notes = [f for f in found if f is not None]
+        ctx.side.notes.shares.setdefault(made.base, Share(*notes))
+    return noted(ctx, made, Weighted(None, (one, both.scaled(MINUS))))
+
+
+def log_share(ctx: Context, made: View, x: View) -> View:
+    """``made``, which is the logarithm of sigmoid(x)."""
+    terms = _log_ratio(ctx, x)
+    if terms is not None and made.base not in ctx.side.notes.summed:
+        also_sum(ctx, made, [terms[0], terms[2].scaled(MINUS)])
+    return made
+
+
+def _log_ratio(ctx: Context, x: View) -> tuple[View, View, View] | None:
+    """log(a), log(b) and log(a + b) of positive tensors, where ``x`` is log(a) - log(b)."""
+    terms = collected(ctx, leaves(ctx, x)) or ()
+    logs = ctx.side.notes.logarithms
+    if len(terms) != 2 or {t.scale for t in terms} != {ONE, MINUS}:
+        return None
+    if any(t.base not in logs or not is_real(ctx, t.base) for t in terms):
+        return None
+    one, other = (replace(t, scale=ONE) for t in sorted(terms, key=lambda t: t.scale != ONE))
+    parts = [power(ctx, [t], x.shape) for t in (one, other)]
+    total = of_sum(ctx, total_of(ctx, parts, x.shape), parts)
+    return one, other, logarithm(ctx, total)
+
+
+def note_shared(ctx: Context, made: View, a: View, b: View) -> None:
+    """Notes a product with a share."""
+    shares = ctx.side.notes.shares
+    if (a.base in shares) == (b.base in shares):
+        return
+    part, of = (a, b) if a.base in shares else (b, a)
+    found = [over(made, wide(v, made.shape)) for v in (part, of)]
+    if made.scale == ONE and part.scale == ONE and found[0] is not None and found[1] is not None:
+        ctx.side.notes.shared.setdefault(made.base, Shared(found[0], found[1]))
+
+
+def interpolated(ctx: Context, terms: Sequence[View]) -> list[View] | None:
+    """``x + c * share * (y - x / c)`` as ``x * (1 - share) + c * share * y``, in which every term
+    has one form; None where the terms are no such."""
+    for at, term in enumerate(terms):
+        note = ctx.side.notes.shared.get(term.base)
+        if note is None:
+            continue
+        part, of = (compose(term, v.dims, v.base, v.scale) for v in note)
+        if part is None or of is None or (known := ctx.side.notes.shares.get(part.base)) is None:
+            continue
+        rest = [(i, x) for i, x in enumerate(terms) if i != at]
+        apart = written_terms(tidy(of))
+        for i, x in rest:
+            gone = [t for t in apart if tidy(t.scaled(MINUS)) == tidy(x)]
+            if gone:
+                plain = View(part.base, part.dims)
+                seen = [compose(plain, v.dims, v.base, v.scale) for v in known]
+                others = [v for v in apart if v is not gone[0]]
+                if any(v is None for v in seen):
+                    break
+                other, both = (v for v in seen[1:] if v is not None)
+                less = power(ctx, [other, both.scaled(MINUS)], part.shape)
+                less = noted(ctx, less, Weighted(None, (other, both.scaled(MINUS))))
+                found = [_product(ctx, less, x)]
+                found += [_product(ctx, replace(part, scale=ONE), v) for v in others]
+                return [*found, *(v for j, v in rest if j != i)]
+    return None
+
+
+def _product(ctx: Context, a: View, b: View) -> View:
+    by = a.scale * b.scale
+    both = [replace(a, scale=ONE), replace(b, scale=ONE)]
+    return product(ctx, ctx.elementwise("mul", both, linear=(0, 1))[0], *both).scaled(by)

@@ -12,7 +12,7 @@ from gg_datalog.extract.lower_contract import contract
 from gg_datalog.extract.lower_lookup import IDS_IN_RANGE, TAKEN, take
 from gg_datalog.extract.lower_mask import masked
 from gg_datalog.extract.lower_math import added
-from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_movement import joined, need
 from gg_datalog.extract.lower_positions import rows_at
 from gg_datalog.extract.lower_select import inverse, is_permutation, scattered_chosen
 from gg_datalog.extract.notes import Classes
@@ -212,10 +212,20 @@ def embedding_backward(ctx: Context) -> Value:
         raise Unsupported("gradients scaled by frequency")
     if not isinstance(rows, int) or rows < 1 or not isinstance(padding, int):
         raise Unsupported("its number of rows is not known")
-    if padding >= 0:
-        raise Unsupported("a table with a padding row")
     li = [f"t{i}" for i in range(len(ids.dims))]
-    return placed(ctx, g, [*li, "x"], ids, li, rows, [TAKEN, "x"])
+    made = placed(ctx, g, [*li, "x"], ids, li, rows, [TAKEN, "x"])
+    return without_row(ctx, made, padding) if 0 <= padding < rows else made
+
+
+def without_row(ctx: Context, x: View, row: int) -> View:
+    """``x`` with 0 in one row: that of a table whose ids do not count. Only the row itself is
+    masked, so that ranks with other rows have them as they are."""
+    true = need(ctx.side.constant(ONE).expanded([1, x.shape[1]]))
+    spans = [(0, row), (row, 1), (row + 1, x.shape[0] - row - 1)]
+    parts = [need(ctx.side.slice(x, 0, start, size)) for start, size in spans if size]
+    at = 1 if row else 0
+    parts[at] = masked(ctx, parts[at], true, scale(0))
+    return joined(ctx, parts, 0)
 
 
 @lowers("aten.nonzero")

@@ -22,6 +22,7 @@ from gg_datalog.extract.dtypes import (
 from gg_datalog.extract.exponents import (
     also_sum,
     collected,
+    interpolated,
     of_logarithm,
     of_sum,
     powered,
@@ -57,6 +58,8 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
         return whole
     if not wide:
         return need(ctx.side.constant(scale(0)).expanded(shape))
+    if ctx.side.notes.shared and (other := interpolated(ctx, wide)) is not None:
+        wide = other
     out = need(ctx.side.sum(wide, integers=is_integer(dtype)))
     if not is_integer(dtype):
         return _in_other_words(ctx, of_sum(ctx, out, wide), wide)

@@ -9,17 +9,20 @@ from __future__ import annotations
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.exponents import (
+    EXTREMA,
     also_sum,
     collected,
     exponential,
     leaves,
+    log_share,
     logarithm,
     over,
     repeats,
+    share,
     softmax_form,
 )
 from gg_datalog.extract.lower_contract import contract
-from gg_datalog.extract.lower_math import added
+from gg_datalog.extract.lower_math import added, plain
 from gg_datalog.extract.lower_product import multiplied
 from gg_datalog.extract.lower_reduce import reduced, summand
 from gg_datalog.extract.notes import Shifted
@@ -81,6 +84,20 @@ def logaddexp(ctx: Context) -> Value:
     if not is_float(ctx.node.dtype or "float"):
         raise Unsupported("a sum of exponentials of integers")
     return logarithm(ctx, added(ctx, [(exponential(ctx, x), ONE) for x in both]))
+
+
+@lowers("aten.sigmoid")
+def sigmoid(ctx: Context) -> Value:
+    out = plain(ctx)
+    floats = is_float(ctx.dtype("self") or "float")
+    return share(ctx, out, ctx.operand("self")) if isinstance(out, View) and floats else out
+
+
+@lowers("aten.log_sigmoid_forward")
+def log_sigmoid(ctx: Context) -> Value:
+    x = ctx.operand("self")
+    out = ctx.elementwise("log_sigmoid(%)", [x], passes=EXTREMA)[0]
+    return (log_share(ctx, out, x), None)  # the buffer is of the gradient
 
 
 @lowers("aten._softmax", "aten.softmax", "aten._safe_softmax")

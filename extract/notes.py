@@ -96,6 +96,22 @@ class Looked(NamedTuple):
     dims: Dims
 
 
+class Share(NamedTuple):
+    """``exp(one - both)``, where ``both`` is the logarithm of ``exp(one) + exp(other)``: what is
+    missing to 1 is ``exp(other - both)``. All in the dimensions of the base."""
+
+    one: View
+    other: View
+    both: View
+
+
+class Shared(NamedTuple):
+    """A :class:`Share` times something, in the dimensions of the base."""
+
+    share: View
+    of: View
+
+
 class Weighted(NamedTuple):
     """``by`` times ``core`` (nothing: 1) times the exponential of the sum of ``terms``, all in the
     dimensions of the base."""
@@ -172,3 +188,5 @@ class Notes:
     lows: dict[Base, Shifted] = field(default_factory=dict)
     stable: dict[Base, tuple[View, ...]] = field(default_factory=dict)  # in the order of its view
     looked: dict[Base, Looked] = field(default_factory=dict)
+    shares: dict[Base, Share] = field(default_factory=dict)
+    shared: dict[Base, Shared] = field(default_factory=dict)
