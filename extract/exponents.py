@@ -62,15 +62,17 @@ def leaves(ctx: Context, x: View) -> list[View]:
     return [leaf for v in seen if v is not None for leaf in leaves(ctx, tidy(v))]
 
 
-def written_terms(x: View) -> list[View]:
-    """The terms of a tensor that is a sum (of sums) as it is written, else the tensor."""
+def written_terms(x: View, deep: bool = True) -> list[View]:
+    """The terms of a tensor that is a sum (of sums, if ``deep``) as it is written, else the
+    tensor."""
     record = x.base.made
     if not isinstance(record, Sum) or record.kind != "sum":
         return [x]
     seen = [compose(x, t.dims, t.base, t.scale) for t in record.terms]
     if any(v is None for v in seen):
         return [x]
-    return [leaf for v in seen if v is not None for leaf in written_terms(v)]
+    terms = [v for v in seen if v is not None]
+    return [leaf for v in terms for leaf in written_terms(v)] if deep else terms
 
 
 def tidy(x: View) -> View:
@@ -476,7 +478,7 @@ def share(ctx: Context, made: View, x: View) -> View:
     terms = _log_ratio(ctx, x)
     if terms is None:
         return made
-    one, other, both = terms
+    one, _, both = terms
     found = [over(made, wide(t, made.shape)) for t in terms]
     if all(f is not None for f in found):
         notes = [f for f in found if f is not None]

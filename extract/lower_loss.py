@@ -12,12 +12,20 @@ from typing import NamedTuple
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
-from gg_datalog.extract.exponents import also_sum, exponential, repeats, tidy, written_terms
+from gg_datalog.extract.exponents import (
+    also_sum,
+    collected,
+    exponential,
+    repeats,
+    tidy,
+    written_terms,
+)
+from gg_datalog.extract.graph import Ref
 from gg_datalog.extract.lower_contract import contract
 from gg_datalog.extract.lower_index import note_classes, one_hot
 from gg_datalog.extract.lower_lookup import TAKEN, take
 from gg_datalog.extract.lower_mask import inverted, masked
-from gg_datalog.extract.lower_math import added
+from gg_datalog.extract.lower_math import added, plain
 from gg_datalog.extract.lower_movement import need
 from gg_datalog.extract.lower_reduce import reduced
 from gg_datalog.extract.scale import ONE, Scale, scale
@@ -79,7 +87,9 @@ def _by_rows(ctx: Context, made: View, out: View, parts: list[Part]) -> None:
         rows += [(pattern, by), (power, by * part.total * MINUS)]
     one = replace(parts[0].factor, scale=ONE)
     if ctx.side.is_one(one):
-        also_sum(ctx, made, [v.scaled(by) for v, by in rows], known=False)
+        found = collected(ctx, [v.scaled(by) for v, by in rows])
+        if found:
+            also_sum(ctx, made, found, known=False)
         return
     if len(parts) == 1:  # the factor stays outside, where other forms find it
         ours = parts[0].factor.scaled(MINUS)
@@ -127,6 +137,23 @@ def none_ignored(ctx: Context, ignored: int, classes: int) -> bool:
         f"no target of the loss is {ignored}, which it would ignore: the other side does not",
     )
     return True
+
+
+LOSSES = ("aten.nll_loss_forward", "aten.nll_loss2d_forward")
+
+
+@lowers("aten.eq")
+def equal(ctx: Context) -> Value:
+    """Where targets are the ignored class: nowhere, if the loss may not ignore any."""
+    number, of = ctx.raw("other"), ctx.raw("self")
+    for user in ctx.graph.users.get(of.name, ()) if isinstance(of, Ref) else ():
+        if not user.target.startswith(LOSSES) or user.bound.get("target") != of:
+            continue
+        scores = ctx.value(user.bound.get("self"))
+        asked = type(number) is int and user.bound.get("ignore_index") == number
+        if asked and isinstance(scores, View) and none_ignored(ctx, number, scores.shape[1]):
+            return need(ctx.side.constant(scale(0)).expanded(ctx.tensor("self").shape))
+    return plain(ctx)
 
 
 @lowers("aten.nll_loss_forward", "aten.nll_loss2d_forward")

@@ -15,7 +15,7 @@ from gg_datalog.extract.dtypes import (
     repeated,
     single,
 )
-from gg_datalog.extract.exponents import over_dims
+from gg_datalog.extract.exponents import also_sum, over_dims, written_terms
 from gg_datalog.extract.lower_contract import piece_of
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import need
@@ -65,6 +65,8 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
         if found is not None and not out.base.ring:
             learn(out, repeated(interval(body, dtype), prod(x.shape[i] for i in dims)))
     out = out.scaled(after)
+    if kind == "sum" and len(dims) == len(x.dims) and not is_integer(dtype):
+        _term_by_term(ctx, out, x)
     if kind == "sum" and found is None:
         out = over_dims(
             ctx, out, [(x, letters)], kept, lambda of: reduced(ctx, of[0], dims, "sum", False)
@@ -72,6 +74,16 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
     for dim in sorted(dims) if keep else ():
         out = out.unsqueezed(dim)
     return out
+
+
+def _term_by_term(ctx: Context, made: View, x: View) -> None:
+    """Notes that the sum of all elements of a sum is what its terms add up to, as a loss of several
+    parts is put together before or after its mean."""
+    terms = written_terms(x, deep=False)
+    if len(terms) < 2 or made.scale.zero:
+        return
+    rows = [reduced(ctx, term, range(len(x.dims)), "sum", False) for term in terms]
+    also_sum(ctx, made, rows, known=False)
 
 
 def _by_member(ctx: Context, x: View, dims: Sequence[int], keep: bool) -> View | None:

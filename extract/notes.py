@@ -54,8 +54,8 @@ class Cleared(NamedTuple):
 
 
 class Classes(NamedTuple):
-    """A factor per row times the one-hot class of the row; ``dims``: how it lies over its base, with
-    the classes in dimension ``at``. ``factor`` has one position there."""
+    """A factor per row times the one-hot class of the row; ``dims``: how it lies over its base,
+    with the classes in dimension ``at``, of which ``factor`` has one position."""
 
     dims: Dims
     factor: View

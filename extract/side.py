@@ -277,8 +277,10 @@ class Side:
     def other_sum(self, given: Base, terms: Sequence[View]) -> None:
         """Notes that ``given`` is the sum of ``terms``, which have its dimensions, as well."""
         made = given.made
-        if len(terms) < 2 or not isinstance(made, (Operator, Sum)):
+        key = ("other sum", given, frozenset(terms))
+        if len(terms) < 2 or not isinstance(made, (Operator, Sum)) or key in self._numbered:
             return
+        self._numbered[key] = given
         found = Sum(f"{given.name}?sum{len(self.blocks)}", "sum", list(terms), given, other=True)
         if isinstance(made, Sum) and set(made.terms) == set(found.terms):
             return
