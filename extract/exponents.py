@@ -39,7 +39,7 @@ def is_real(ctx: Context, base: Base) -> bool:
     """Is the tensor finite where the inputs are? That those are is an assumption."""
     if not is_finite(ctx, base):
         return False
-    if base.kind != "constant":
+    if base.kind != "constant" and ctx.side.exponentials:
         ctx.notes.assume(*FINITE)
     return True
 

@@ -25,6 +25,7 @@ from gg_datalog.extract.table import Table, load_table
 from gg_datalog.extract.view import Base, View
 from gg_datalog.foundation.errors import InputError
 
+LOSS = re.compile(r"nll_loss|cross_entropy")
 EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")
 
 Progress = Callable[[str], None] | None
@@ -67,8 +68,9 @@ def build_sides(files: CaseFiles, operators: Sequence[Path], progress: Progress)
         worlds[name] = _world(name, graphs, case, rows, table, notes)
         side = worlds[name].contexts[min(graphs)].side
         side.exponentials = exponentials
-        others = case.dist.values() if name == "seq" else [case.seq]
-        side.told = frozenset(number for graph in others for number in integers_of(graph))
+        others = list(case.dist.values()) if name == "seq" else [case.seq]
+        if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
+            side.told = frozenset(number for graph in others for number in integers_of(graph))
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
     say("writing facts")
     tables = _tables(_emit(case, rows, worlds, table, notes))

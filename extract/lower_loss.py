@@ -128,9 +128,10 @@ def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]
 
 
 def none_ignored(ctx: Context, ignored: int, classes: int) -> bool:
-    """May no target be the ignored one? It is no class, and the programs on the other side do not
-    know the number, so that they leave none out."""
-    if 0 <= ignored < classes or ignored in ctx.side.told:
+    """May no target be the ignored one? It is no class, and the programs on the other side neither
+    know the number nor have a loss operator, so that they leave none out."""
+    told = ctx.side.told
+    if told is None or ignored in told or 0 <= ignored < classes:
         return False
     ctx.notes.assume(
         "targets",

@@ -23,6 +23,7 @@ from gg_datalog.extract.exponents import (
     also_sum,
     collected,
     interpolated,
+    leaves,
     of_logarithm,
     of_sum,
     powered,
@@ -70,9 +71,14 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
 
 def _in_other_words(ctx: Context, made: View, terms: Sequence[View]) -> View:
     """Notes that a score looked up less the logarithm of the sum of all exponentials is the same of
-    scores without their maximum."""
+    scores without their maximum, and that what was taken away from scores cancels."""
     notes = ctx.side.notes
     each = [leaf for t in terms for leaf in written_terms(t)]
+    if any(t.base in notes.summed for t in each):
+        apart = [leaf for t in each for leaf in leaves(ctx, t)]
+        plain = collected(ctx, apart)
+        if plain and len(plain) < len(apart):
+            also_sum(ctx, made, plain, known=False)
     if not notes.stable or not any(t.base in notes.stable for t in each):
         return made
     if not any(t.base in notes.looked for t in each):

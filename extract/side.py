@@ -52,8 +52,9 @@ class Side:
     lookups: list[Lookup] = field(default_factory=list)
     onehots: dict[Base, OneHot] = field(default_factory=dict)
     alternatives: list[Operator] = field(default_factory=list)
-    # integers that programs of the other side are written with: they cannot ignore others
-    told: frozenset[int] = frozenset()
+    # integers that programs of the other side are written with: they cannot ignore others. None
+    # where those have a loss operator themselves, which ignores what it is told to
+    told: frozenset[int] | None = None
     exponentials: bool = False  # does some program write exponentials out?
     mesh: bool = False  # are tensors cut in more than one way?
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
