@@ -11,7 +11,9 @@ from typing import Any
 from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseless
 from gg_datalog.extract.context import result_shapes as result_shapes_of
 from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn, single, total
-from gg_datalog.extract.exponents import of_sum
+from gg_datalog.extract.exponent_rules import (
+    of_sum,
+)
 from gg_datalog.extract.flight import waited_for
 from gg_datalog.extract.graph import Node, Ref, is_symbolic
 from gg_datalog.extract.lower import Call, lower

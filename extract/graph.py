@@ -161,12 +161,12 @@ def integers_of(graph: Graph) -> set[int]:
     """The integers among the arguments of all operators, those that they have by default too."""
     found: set[int] = set()
     for node in graph.nodes.values():
-        todo = [node.args, node.kwargs, node.bound]
+        todo: list[Any] = [node.args, node.kwargs, node.bound]
         if node.signature is not None:
             todo += [p.default for p in node.signature.parameters if p.name not in node.bound]
         while todo:
             value = todo.pop()
-            if type(value) is int or (isinstance(value, float) and value.is_integer()):
+            if isinstance(value, (int, float)) and value == value // 1:
                 found.add(int(value))
             elif isinstance(value, (list, tuple)):
                 todo += value

@@ -16,7 +16,12 @@ from gg_datalog.extract.dtypes import (
     product,
     repeated,
 )
-from gg_datalog.extract.exponents import is_weighted, over_dims
+from gg_datalog.extract.exponent_rules import (
+    over_dims,
+)
+from gg_datalog.extract.exponents import (
+    is_weighted,
+)
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_math import added, factor

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
-from gg_datalog.extract.exponents import written_terms
+from gg_datalog.extract.exponents import (
+    written_terms,
+)
 from gg_datalog.extract.graph import SYMBOL
 from gg_datalog.extract.labels import Letters, space
 from gg_datalog.extract.lower_contract import contract

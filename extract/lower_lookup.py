@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gg_datalog.extract.context import Context, Unsupported
-from gg_datalog.extract.exponents import also_sum, over, repeats, tidy, total_of
+from gg_datalog.extract.exponents import (
+    also_sum,
+    over,
+    repeats,
+    tidy,
+    total_of,
+)
 from gg_datalog.extract.labels import Letters, Space, space
 from gg_datalog.extract.notes import Looked
 from gg_datalog.extract.records import Label, Lookup, Sum

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.exponent_rules import (
+    exponential,
+)
 from gg_datalog.extract.exponents import (
     also_sum,
     collected,
-    exponential,
     repeats,
     tidy,
     written_terms,
@@ -81,10 +83,10 @@ def _by_rows(ctx: Context, made: View, out: View, parts: list[Part]) -> None:
     if len(factors) > 1:
         return
     power, shape, rows = exponential(ctx, out), made.shape, []
+    ones = need(ctx.side.constant(ONE).expanded(shape))
     for part in parts:
         by = part.factor.scale
-        pattern = part.pattern or need(ctx.side.constant(ONE).expanded(shape))
-        rows += [(pattern, by), (power, by * part.total * MINUS)]
+        rows += [(part.pattern or ones, by), (power, by * part.total * MINUS)]
     one = replace(parts[0].factor, scale=ONE)
     if ctx.side.is_one(one):
         found = collected(ctx, [v.scaled(by) for v, by in rows])
@@ -93,7 +95,7 @@ def _by_rows(ctx: Context, made: View, out: View, parts: list[Part]) -> None:
         return
     if len(parts) == 1:  # the factor stays outside, where other forms find it
         ours = parts[0].factor.scaled(MINUS)
-        apart = added(ctx, [(power, parts[0].total), (parts[0].pattern or one, MINUS)])
+        apart = added(ctx, [(power, parts[0].total), (parts[0].pattern or ones, MINUS)])
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, ours], linear=(0, 1))[0])
         return
     apart = added(ctx, rows)

@@ -19,14 +19,18 @@ from gg_datalog.extract.dtypes import (
     total,
     valued,
 )
-from gg_datalog.extract.exponents import (
-    also_sum,
-    collected,
-    interpolated,
-    leaves,
+from gg_datalog.extract.exponent_rules import (
     of_logarithm,
     of_sum,
     powered,
+)
+from gg_datalog.extract.exponent_shares import (
+    interpolated,
+)
+from gg_datalog.extract.exponents import (
+    also_sum,
+    collected,
+    leaves,
     written_terms,
 )
 from gg_datalog.extract.finite import may_be_infinite

@@ -5,7 +5,10 @@ from __future__ import annotations
 from gg_datalog.extract.context import Context, Value, lowers
 from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn
 from gg_datalog.extract.dtypes import product as bounds_of_product
-from gg_datalog.extract.exponents import product, quotient
+from gg_datalog.extract.exponent_rules import (
+    product,
+    quotient,
+)
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_mask import _terms, inverted

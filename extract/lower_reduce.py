@@ -15,7 +15,13 @@ from gg_datalog.extract.dtypes import (
     repeated,
     single,
 )
-from gg_datalog.extract.exponents import also_sum, over_dims, written_terms
+from gg_datalog.extract.exponent_rules import (
+    over_dims,
+)
+from gg_datalog.extract.exponents import (
+    also_sum,
+    written_terms,
+)
 from gg_datalog.extract.lower_contract import piece_of
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import need

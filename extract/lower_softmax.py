@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.exponent_rules import (
+    exponential,
+    logarithm,
+    softmax_form,
+)
+from gg_datalog.extract.exponent_shares import (
+    log_share,
+    share,
+)
 from gg_datalog.extract.exponents import (
     EXTREMA,
     also_sum,
     collected,
-    exponential,
+    is_real,
     leaves,
-    log_share,
-    logarithm,
     over,
     repeats,
-    share,
-    softmax_form,
 )
 from gg_datalog.extract.lower_contract import contract
 from gg_datalog.extract.lower_math import added, plain
@@ -108,9 +113,9 @@ def softmax(ctx: Context) -> Value:
     ctx.raw("half_to_float")  # the dtype of the result says it
     ctx.raw("dtype")
     dim = ctx.dim(ctx.argument("dim"), len(x.dims))
-    name = "safe_softmax" if "_safe_softmax" in ctx.node.target else "softmax"
-    made = ctx.elementwise(name, [x], whole=(dim,))[0]
-    if not ctx.side.exponentials or not x.dims:
+    safe = "_safe_softmax" in ctx.node.target  # 0 in rows of -inf alone
+    made = ctx.elementwise("safe_softmax" if safe else "softmax", [x], whole=(dim,))[0]
+    if not ctx.side.exponentials or not x.dims or (safe and not is_real(ctx, x.base)):
         return made
     low = logarithm(ctx, reduced(ctx, exponential(ctx, x), [dim], "sum", True))
     return softmax_form(ctx, made, x, low)
