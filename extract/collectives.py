@@ -11,6 +11,9 @@ from typing import Any
 from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseless
 from gg_datalog.extract.context import result_shapes as result_shapes_of
 from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn, single, total
+from gg_datalog.extract.exponent_rules import (
+    of_sum,
+)
 from gg_datalog.extract.flight import waited_for
 from gg_datalog.extract.graph import Node, Ref, is_symbolic
 from gg_datalog.extract.lower import Call, lower
@@ -632,7 +635,9 @@ def _added(ctx: Context, views: list[View], reduction: str, dtype: str) -> View:
         found = total(interval(v, dtype) for v in views)
         views = arithmetic(ctx, views, dtype, found)
     whole = need(ctx.side.sum(views) if found is not None else _reduced(ctx, views, "sum"))
-    if found is not None and not whole.base.ring:
+    if found is None:
+        whole = of_sum(ctx, whole, views)
+    elif not whole.base.ring:
         learn(whole, found)
     return whole.scaled(scale(len(views)).inverse()) if reduction == "avg" else whole
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from gg_datalog.extract.context import Context, Value, lowers
-from gg_datalog.extract.dtypes import (
-    arithmetic,
-    interval,
-    is_integer,
-    learn,
+from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn
+from gg_datalog.extract.dtypes import product as bounds_of_product
+from gg_datalog.extract.exponent_rules import (
     product,
+    quotient,
 )
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_lookup import masked_lookup
@@ -32,7 +31,7 @@ def mul(ctx: Context) -> Value:
 def multiplied(ctx: Context, a: View, b: View) -> View:
     """The product of two tensors."""
     dtype = ctx.node.dtype or ""
-    found = product(interval(a, dtype), interval(b, dtype)) if is_integer(dtype) else None
+    found = bounds_of_product(interval(a, dtype), interval(b, dtype)) if is_integer(dtype) else None
     a, b = arithmetic(ctx, [a, b], dtype, found)
     out = ctx.elementwise("mul", [a, b], linear=(0, 1), formal=True)[0]
     if is_integer(dtype):
@@ -41,6 +40,8 @@ def multiplied(ctx: Context, a: View, b: View) -> View:
         integer_pair(ctx, out, "mul", a, b)
     elif (a.base in ctx.side.notes.truths) != (b.base in ctx.side.notes.truths):
         _masked_product(ctx, out.base)
+    else:
+        return product(ctx, out, a, b)
     return out
 
 
@@ -70,7 +71,7 @@ def div(ctx: Context) -> Value:
     by = ctx.number("other")
     if by is not None and not by.zero:
         return times(ctx, a, by.inverse(), broadcast([a, b]))
-    return ctx.elementwise("div", [a, b], linear=(0,))[0]
+    return quotient(ctx, ctx.elementwise("div", [a, b], linear=(0,))[0], a, b)
 
 
 @lowers("aten.floor_divide")
