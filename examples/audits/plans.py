@@ -1,8 +1,8 @@
 """Any configuration of `transformers` with a tensor- or expert-parallel plan, as a program.
 
-`transformers.toml` calls :func:`pair` for each. Widths, heads and experts are what the configuration
-has when nothing is said; capture builds with fake tensors, so they cost nothing. Of its layers those
-stay that differ from each other: one of each kind.
+`transformers.toml` calls :func:`pair` for each. Widths, heads and experts are what the
+configuration has when nothing is said; capture builds with fake tensors, so they cost nothing. Of
+its layers those stay that differ from each other: one of each kind.
 
 Tested with transformers 5.23.0, torch 2.13.0 (CPU), Python 3.11.
 """
@@ -29,6 +29,7 @@ from transformers import (
 from transformers.distributed.configuration_utils import DistributedConfig
 from transformers.distributed.expert_parallel import apply_expert_parallelism
 from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+from transformers.initialization import no_tie_weights
 
 Arguments = dict[str, Any]
 PLANS = ("base_model_tp_plan", "base_model_ep_plan")
@@ -63,8 +64,13 @@ def pair(model: str, plan: str = "tensor") -> Arguments:
     """
 
     def build(rank: int, world_size: int) -> nn.Module:
-        built = made(configuration(model))
-        return built if world_size == 1 else parallelize(built, world_size, plan)
+        if world_size == 1:
+            return made(configuration(model))
+        with no_tie_weights():  # as `from_pretrained`, which ties them when they are cut
+            built = made(configuration(model))
+        built = parallelize(built, world_size, plan)
+        built.tie_weights(recompute_mapping=False)
+        return built
 
     def make_inputs() -> dict[str, torch.Tensor]:
         return inputs(configuration(model))
@@ -106,7 +112,7 @@ def fewer_layers(config: Mapping[str, Any]) -> Arguments:
         kept = [0, dense]
     found: Arguments = {n: [v[i] for i in kept] if v in telling else v[: len(kept)]
                         for n, v in lists.items()}  # fmt: skip
-    if 0 < dense:
+    if dense > 0:
         found["first_k_dense_replace"] = sum(layer < dense for layer in kept)
     if config.get("num_kv_shared_layers"):
         found["num_kv_shared_layers"] = 0  # they share with layers that are not there any more
@@ -161,7 +167,7 @@ def loss(output: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     return found if found is not None else output[0].float().square().mean()
 
 
-def parallelize(model: PreTrainedModel, world_size: int, plan: str) -> nn.Module:
+def parallelize(model: PreTrainedModel, world_size: int, plan: str) -> PreTrainedModel:
     """The model on a mesh of all ranks by its own plan, as ``from_pretrained`` does it; with
     ``expert`` every rank has some of the experts, and of all else its part."""
     expert = plan == "expert"

@@ -108,7 +108,7 @@ report_option = click.option(
     multiple=True,
     metavar="FORMAT=PATH",
     callback=_targets,
-    help="Also write the report there: junit, markdown, json. Repeatable.",
+    help="Also write the report there: html, junit, sarif, markdown, json. Repeatable.",
 )
 
 
