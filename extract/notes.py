@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gg_datalog.extract.pieces import Pieces
 from gg_datalog.extract.records import Lookup
 from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut
 
@@ -108,6 +109,7 @@ class Cut(NamedTuple):
 class Notes:
     """The notes of one side, by base tensor."""
 
+    pieces: dict[Base, Pieces] = field(default_factory=dict)
     padded: dict[Base, Padded] = field(default_factory=dict)
     cleared: dict[Base, Cleared] = field(default_factory=dict)
     classes: dict[Base, Classes] = field(default_factory=dict)

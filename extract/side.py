@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
 
+from gg_datalog.extract import pieces
 from gg_datalog.extract.dtypes import ring
 from gg_datalog.extract.labels import Letters, Naming, Space, space
 from gg_datalog.extract.notes import Cut, Notes
+from gg_datalog.extract.piecewise import sliced
 from gg_datalog.extract.records import (
     Concat,
     DigitMap,
@@ -226,7 +228,7 @@ class Side:
             terms = list(dict.fromkeys(terms))
         if len(terms) == 1:
             return terms[0]
-        if kind == "sum" and (merged := _collected(terms)) is not None:
+        if kind == "sum" and (merged := collected(terms)) is not None:
             terms = merged
         if len(terms) == 1:
             return terms[0]
@@ -294,9 +296,14 @@ class Side:
             if start % inner == 0 and size % inner == 0:
                 kept = (Digit(-1, size // inner, 1),) if size > inner else ()
                 return _with_dim(view, dim, (*kept, *digits[1:]))
-        if (member := self._member(view, dim, start, size)) is not None:
-            return member
-        if any(d.dim < 0 for d in digits):
+        found = sliced(self, view, dim, start, size) or self._member(view, dim, start, size)
+        return found or self.plain_slice(view, dim, start, size)
+
+    def plain_slice(self, view: View, dim: int, start: int, size: int) -> View | None:
+        """The same, whatever the view is put together from."""
+        if size == view.shape[dim]:
+            return view
+        if any(d.dim < 0 for d in view.dims[dim]):
             return None
         letters = [str(i) for i in range(len(view.dims))]
         made = space([(View(view.base, view.dims), letters)], _elementwise, fine=())
@@ -314,8 +321,10 @@ class Side:
             self._numbered[key] = base
             dims_of = tuple(k for k, e in zip(labels, shape, strict=True) if e != 1)
             self.notes.cuts[base] = Cut(of, label, start, size, dims_of)
-        out = View(base, _resized(dims, label, shape))
-        return out.scaled(view.scale)
+        out = View(base, _resized(dims, label, shape)).scaled(view.scale)
+        if (flat := pieces.line(view)) is not None:
+            pieces.note_origin(self, pieces.flattened(out), pieces.Span(flat, start, size))
+        return out
 
     def _member(self, view: View, dim: int, start: int, size: int) -> View | None:
         """A slice of a concatenation that lies inside one member is a slice of that member."""
@@ -335,11 +344,34 @@ class Side:
         return None
 
     def concat(self, views: Sequence[View], dim: int, local: bool = True) -> View | None:
-        """Views one after the other along ``dim``."""
+        """Views one after the other along ``dim``; flat ones as the pieces of which they are."""
+        flat = [pieces.flattened(v) for v in views]
+        if len(views) > 1 and all(
+            v.shape[dim] == f.shape[0] for v, f in zip(views, flat, strict=True)
+        ):
+            found = [pieces.spans_of(self, f) for f in flat]
+            local = local and all(alike for _, alike in found)
+            made = pieces.in_line(self, [s for spans, _ in found for s in spans], local)
+            shape = [
+                sum(v.shape[dim] for v in views) if k == dim else 1
+                for k in range(len(views[0].dims))
+            ]
+            return None if made is None else made.reshaped(shape)
+        return self.plain_concat(views, dim, local)
+
+    def plain_concat(
+        self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
+    ) -> View | None:
+        """Views one after the other, as they are. It is noted that they are ``spans``."""
         if len(views) == 1:
             return views[0]
         if (whole := self._regrouped(views, dim)) is not None:
             return whole
+        repeats = [k for k in range(len(views[0].dims)) if k != dim and _repeated(views, k)]
+        if repeats:
+            once = [_with_dims(v, dict.fromkeys(repeats, ())) for v in views]
+            made = self.plain_concat(once, dim, local)
+            return made and _with_dims(made, {k: views[0].dims[k] for k in repeats})
         common = views[0].scale if len({v.scale for v in views}) == 1 else ONE
         members = [View(v.base, v.dims, ONE if common == v.scale else v.scale) for v in views]
         if any(d.dim < 0 for v in members for one in v.dims for d in one):
@@ -358,7 +390,42 @@ class Side:
             record = Concat(base.name, rows, kept.index(dim), base, local)
             self._made(record, [base], self.concats)
             self._numbered[key] = base
+            back = common.inverse()
+            noted = [s._replace(of=s.of.scaled(back)) for s in spans]
+            self._note_pieces(
+                base, _dims_of(shape, base), dim, noted or _as_spans(members, dim), local
+            )
         return View(base, _dims_of(shape, base)).scaled(common)
+
+    def opaque_concat(
+        self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
+    ) -> View | None:
+        """Views one after the other, some of which repeat: an operator that needs them whole."""
+        letters = [
+            [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))]
+            for i, v in enumerate(views)
+        ]
+        out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
+
+        def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+            if letter == "c":
+                return "c", "created"
+            return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
+
+        sizes = [v.shape[dim] for v in views]
+        given = list(zip(views, letters, strict=True))
+        created = {"c": sum(sizes)}
+        made = self.operator(f"cat({','.join(map(str, sizes))})", given, [out], naming, created)
+        if made is None:
+            return None
+        self._note_pieces(made[0].base, made[0].dims, dim, spans or _as_spans(views, dim), local)
+        return made[0]
+
+    def _note_pieces(
+        self, base: Base, dims: Dims, dim: int, spans: Sequence[pieces.Span], local: bool
+    ) -> None:
+        note = pieces.Pieces(dims, dim, tuple(spans), local)
+        self.notes.pieces.setdefault(base, note)
 
     def _regrouped(self, views: Sequence[View], dim: int) -> View | None:
         """All equal slices of one tensor, in order, put one after the other along ``dim``: the
@@ -413,11 +480,15 @@ def floated(views: Sequence[View]) -> tuple[list[View], Any]:
     return over, tensors[0].dims
 
 
+def _as_spans(views: Sequence[View], dim: int) -> list[pieces.Span]:
+    return [pieces.Span(view, 0, view.shape[dim]) for view in views]
+
+
 def _elementwise(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
     return "e", "parallel"
 
 
-def _collected(terms: Sequence[View]) -> list[View] | None:
+def collected(terms: Sequence[View]) -> list[View] | None:
     """Equal views added up; None where something cancels (left to the rules as it is)."""
     total: dict[tuple[Base, Dims, tuple[tuple[str, int], ...]], Fraction] = {}
     for term in terms:
@@ -441,6 +512,15 @@ def _dims_of(shape: Sequence[int], base: Base) -> tuple[tuple[Digit, ...], ...]:
 
 def _with_dim(view: View, dim: int, digits: tuple[Digit, ...]) -> View:
     return View(view.base, (*view.dims[:dim], digits, *view.dims[dim + 1 :]), view.scale)
+
+
+def _with_dims(view: View, dims: Mapping[int, tuple[Digit, ...]]) -> View:
+    return replace(view, dims=tuple(dims.get(k, dim) for k, dim in enumerate(view.dims)))
+
+
+def _repeated(views: Sequence[View], dim: int) -> bool:
+    """Does what lies along a dimension only recur, in all of them?"""
+    return all(v.dims[dim] and all(d.dim < 0 for d in v.dims[dim]) for v in views)
 
 
 def _resized(dims: Any, label: int, shape: Sequence[int]) -> Any:

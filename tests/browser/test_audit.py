@@ -234,3 +234,17 @@ def test_an_audit_of_which_nothing_ran(tmp_path: Path, opened: Open) -> None:
 
     with opened(written(made(tmp_path / "none").path, tmp_path / "none.html")) as page:
         assert "Nothing run yet" in page.inner_text("h1") and count(page) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_screenshots(scheme: str, large: Path, opened: Open, pictures: Path | None) -> None:
+    """They show what they are to show, and are renewed with ``GG_SCREENSHOTS=1``."""
+    with opened(large, color_scheme=scheme, reduced_motion="reduce") as page:
+        page.locator(".matrix .cell.s-does-not-refine.wrong").first.click()
+        page.evaluate("() => document.getElementById('items').scrollIntoView()")
+        assert page.locator("#about-item").is_visible()
+        assert page.locator(".matrix thead").is_visible()
+        shot = page.screenshot()
+        assert len(shot) < 200_000
+        if pictures is not None and scheme == "light":
+            (pictures / "audit-light.png").write_bytes(shot)
