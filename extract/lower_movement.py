@@ -294,7 +294,8 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
         shape[dim] = sum(v.shape[dim] for v in views)
         return need(ctx.side.constant(scale(0)).expanded(shape))
     made = ctx.side.concat(views, dim)
-    if made is not None:
+    alone = any(e == 1 and k != dim for k, e in enumerate(views[0].shape))
+    if made is not None and not (alone and ctx.side.name == "dist"):
         return made
     letters = [
         [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))] for i, v in enumerate(views)
@@ -307,14 +308,12 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
         return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
 
     extent = sum(v.shape[dim] for v in views)
-    sizes = ",".join(str(v.shape[dim]) for v in views)
-    return ctx.apply(
-        f"cat({sizes})",
-        list(zip(views, letters, strict=True)),
-        [out],
-        naming,
-        created={"c": extent},
-    )[0]
+    signature = f"cat({','.join(str(v.shape[dim]) for v in views)})"
+    operands, created = list(zip(views, letters, strict=True)), {"c": extent}
+    if made is not None:
+        ctx.side.as_operator(made, signature, operands, out, naming, created)
+        return made
+    return ctx.apply(signature, operands, [out], naming, created=created)[0]
 
 
 def surrounded(ctx: Context, x: View, dim: int, before: int, after: int, value: Scale) -> View:

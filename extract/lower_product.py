@@ -35,6 +35,8 @@ def multiplied(ctx: Context, a: View, b: View) -> View:
     found = product(interval(a, dtype), interval(b, dtype)) if is_integer(dtype) else None
     a, b = arithmetic(ctx, [a, b], dtype, found)
     out = ctx.elementwise("mul", [a, b], linear=(0, 1), formal=True)[0]
+    if ctx.side.name == "dist" and not out.base.ring:
+        ctx.side.as_contraction(out.base)
     if is_integer(dtype):
         if not out.base.ring:
             learn(out, found)

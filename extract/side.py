@@ -65,6 +65,7 @@ class Side:
     passes: set[tuple[str, int, str]] = field(default_factory=set)
     _numbered: dict[Any, Any] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
+    _formed: set[Base] = field(default_factory=set)  # noted in another form
 
     # ---- base tensors ------------------------------------------------------------------------
     def base(self, shape: Sequence[int], kind: str, needs: Sequence[Base] = ()) -> Base:
@@ -187,12 +188,71 @@ class Side:
         digits it shows: a range of heads may be no range of groups and of heads in a group."""
         given = bases[0].made
         assert isinstance(given, Operator)
-        name = f"{given.name}?other{len(self.alternatives)}"
         gives = list(zip(bases, results, strict=True))
-        record = Operator(name, given.signature, given.operands, made.labels, made.maps, gives)
+        self._form(given, given.signature, given.operands, made, gives)
+
+    def _form(
+        self,
+        given: Operator | Concat,
+        signature: str,
+        operands: list[View],
+        made: Space,
+        gives: list[tuple[Base, tuple[int, ...]]],
+    ) -> None:
+        """One more operator that gives what ``given`` does."""
+        name = f"{given.name}?other{len(self.alternatives)}"
+        record = Operator(name, signature, operands, made.labels, made.maps, gives)
         record.target, record.node, record.rank = given.target, given.node, given.rank
         record.made_as = given
         self.alternatives.append(record)
+
+    def as_contraction(self, product: Base) -> None:
+        """Notes a product, element by element, as a contraction over no dimension: what is left of
+        one where a rank has a single position of what is contracted."""
+        made = product.made
+        if not isinstance(made, Operator) or product in self._formed or len(made.operands) != 2:
+            return
+        self._formed.add(product)
+        ours, theirs = ({label for row in m for _, label, _ in row} for m in made.maps)
+        labels = tuple(
+            Label(x.extent, "b" if k in ours & theirs else "i" if k in ours else "j", x.kind)
+            for k, x in enumerate(made.labels)
+        )
+        self._form(made, "contract", made.operands, Space(labels, made.maps, {}), made.gives)
+
+    def as_operator(
+        self,
+        joined: View,
+        signature: str,
+        operands: Sequence[tuple[View, Letters]],
+        letters: Letters,
+        naming: Naming,
+        created: dict[str, int],
+    ) -> None:
+        """Notes a concatenation as the operator that it is where a member is repeated along a
+        dimension; of that the rank has a single position."""
+        given = joined.base.made
+        if not isinstance(given, Concat) or joined.base in self._formed:
+            return
+        if joined.base.ring or joined.scale != ONE:
+            return
+        self._formed.add(joined.base)
+        made = space(operands, naming, created)
+        if made is None:
+            return
+        labels, dims = made.result(letters)
+        if dims == joined.dims and joined.base.shape == tuple(
+            made.labels[k].extent for k in labels
+        ):
+            gives = [(joined.base, labels)]
+            unused = [f"{x.factor}:{x.extent}" for x in made.labels if x.kind == "created"]
+            self._form(
+                given,
+                f"{signature} over {', '.join(unused)}",
+                [v for v, _ in operands],
+                made,
+                gives,
+            )
 
     def alternative(self, given: View, other: View) -> None:
         """Notes that ``other`` is ``given`` computed in another way, where both are results of
