@@ -101,6 +101,7 @@ class Side:
             signature = "constant 0" if value.zero else "constant 1"
             made = Operator(base.name, signature, [], (), [], [(base, ())], "constant", base.node)
             self._made(made, [base], self.operators)
+            base.range = (0, 0) if value.zero else (1, 1)
             self._numbered[key], self.at = base, at
         view = View(self._numbered[key], ())
         return view if value.zero else view.scaled(value)
