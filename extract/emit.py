@@ -136,7 +136,7 @@ class SideEmitter:
         for add in (*self.side.sums, *flat_sums(self.side, self.live, self.count)):
             if add.gives in self.live:
                 self._sum(add)
-        for block in self.side.blocks:
+        for block in (*self.side.blocks, *self.side.spread.values()):
             if block.gives in self.live:
                 self._sum(block, reported=False)
         for cut in self.side.slices:

@@ -17,6 +17,7 @@ from gg_datalog.extract.lower_mask import inverted, masked
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_reduce import reduced, summand
 from gg_datalog.extract.notes import Classes
+from gg_datalog.extract.quotients import divided
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import View
 
@@ -111,7 +112,7 @@ def nll_loss_backward(ctx: Context) -> Value:
     ids, _, gone = targets(ctx, target, ignored)
     count = ctx.tensor("total_weight")
     if reduction == MEAN:
-        g = ctx.elementwise("div", [g, count], linear=(0,))[0]
+        g = divided(ctx, g, count)
     by = masked(ctx, g, gone, scale(0))
     letters = [f"t{i}" for i in range(len(ids.dims))]
     hot = one_hot(ctx, ids, letters, x.shape[1])

@@ -54,6 +54,7 @@ class Side:
     alternatives: list[Operator] = field(default_factory=list)
     mesh: bool = False  # are tensors cut in more than one way?
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
+    spread: dict[Base, Sum] = field(default_factory=dict)  # multiples of sums, term by term
     integers: IntegerFacts = field(default_factory=IntegerFacts)
     bases: list[Base] = field(default_factory=list)
     at: At = field(default_factory=At)
@@ -328,6 +329,13 @@ class Side:
             other = Sum(f"{total.base.name}?by{width}", "sum", sums, total.base)
             self.blocks.append(self._block(other, made))
             total.base.needs += [v.base for v in sums]
+
+    def sum_of_multiples(self, multiple: Base, terms: list[View]) -> None:
+        """Notes a multiple (or a quotient) of a sum as the sum of the multiples of its terms."""
+        made = multiple.made
+        if isinstance(made, Operator) and multiple not in self.spread:
+            self.spread[multiple] = Sum(f"{multiple.name}?spread", "sum", terms, multiple)
+            multiple.needs += [v.base for v in terms]
 
     @staticmethod
     def _block(block: Sum, made: Sum) -> Sum:
