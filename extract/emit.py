@@ -179,7 +179,7 @@ class SideEmitter:
             size,
             base.dtype,
         )
-        if base.made is None:
+        if base.made is None and base.kind != "input":
             for place, needed in enumerate(base.needs):
                 self.out.add(
                     "tensor_needs", self.side.name, base.name, base.name, needed.name, place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -313,7 +314,15 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
     if made is not None:
         ctx.side.as_operator(made, signature, operands, out, naming, created)
         return made
-    return ctx.apply(signature, operands, [out], naming, created=created)[0]
+    made = ctx.apply(signature, operands, [out], naming, created=created)[0]
+    shape = [*views[0].shape[:dim], extent, *views[0].shape[dim + 1 :]]
+    kept = [k for k, e in enumerate(shape) if e != 1]
+    if made.base.shape == tuple(shape[k] for k in kept):
+        starts = accumulate([v.shape[dim] for v in views], initial=0)
+        rows = [View(v.base, tuple(v.dims[k] for k in kept), v.scale) for v in views]
+        members = list(zip(rows, starts, strict=False))
+        ctx.side.notes.members[made.base] = kept.index(dim), members
+    return made
 
 
 def surrounded(ctx: Context, x: View, dim: int, before: int, after: int, value: Scale) -> View:

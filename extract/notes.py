@@ -112,6 +112,8 @@ class Notes:
     cleared: dict[Base, Cleared] = field(default_factory=dict)
     classes: dict[Base, Classes] = field(default_factory=dict)
     cuts: dict[Base, Cut] = field(default_factory=dict)
+    # of a concatenation that is an operator: its dimension, and the members with their offsets
+    members: dict[Base, tuple[int, list[tuple[View, int]]]] = field(default_factory=dict)
     taken: dict[Base, Lookup] = field(default_factory=dict)  # rows that ids choose
     chosen: dict[Base, View] = field(default_factory=dict)  # positions where a mask is true
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true

@@ -94,7 +94,10 @@ def quotient(ctx: Context, a: View, b: View, shape: Sequence[int], name: str) ->
         return None
     for base in gone:
         ctx.notes.assume("divisors", f"`{base.node}` is not 0: it divides what it multiplies")
-    return stretched(_product(ctx, found), shape)
+    short = stretched(_product(ctx, found), shape)
+    linear = (0, 1) if name == "mul" else (0,)
+    ctx.side.alternative(short, ctx.elementwise(name, [a, b], linear=linear)[0])  # as it is written
+    return short
 
 
 def divided(ctx: Context, a: View, b: View) -> View:

@@ -388,15 +388,17 @@ class Side:
 
     def _member(self, view: View, dim: int, start: int, size: int) -> View | None:
         """A slice of a concatenation that lies inside one member is a slice of that member."""
-        record = view.base.made
-        digits = view.dims[dim]
-        if not isinstance(record, Concat) or len(digits) != 1:
+        made, digits = view.base.made, view.dims[dim]
+        along, members = self.notes.members.get(view.base, (-1, []))
+        if isinstance(made, Concat):
+            along, members = made.dim, made.members
+        if not members or len(digits) != 1:
             return None
         digit = digits[0]
-        if digit.dim != record.dim or digit.extent != view.base.shape[record.dim]:
+        if digit.dim != along or digit.extent != view.base.shape[along]:
             return None
-        for member, offset in record.members:
-            width = member.shape[record.dim]
+        for member, offset in members:
+            width = member.shape[along]
             if offset <= start and start + size <= offset + width:
                 kept = (Digit(digit.dim, width, 1),) if width > 1 else ()
                 inside = compose(_with_dim(view, dim, kept), member.dims, member.base, member.scale)

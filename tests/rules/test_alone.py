@@ -27,6 +27,15 @@ SCALED = Case(
     "k: f32[5, 2, 4]\np: f32[5, 2]\ny = exp(cat([mul.Tensor(k, 2), mul.Tensor(expand(view(p, [5, 1, 2]), [5, 2, 2]), 4)], -1))\nreturn y",
     "k: f32[5, 1, 4]\np: f32[5, 2]\ny = exp(cat([mul.Tensor(k, 2), mul.Tensor(view(p, [5, 1, 2]), 4)], -1))\nreturn y",
 )
+SLOTS = Case(
+    "one head after the other is written into zeros",
+    "x: f32[5, 8]\ny = view(exp(x), [5, 2, 4])\nreturn y",
+    'x: f32[5, 4]\ng = all_gather_into_tensor(exp(x), 2, "g")\n'
+    "a = view(slice(g, 0, 0, 5), [5, 1, 4])\nb = view(slice(g, 0, 5, 10), [5, 1, 4])\n"
+    "z: f32[5, 2, 4] = zeros([5, 2, 4])\n"
+    "u: f32[5, 2, 4] = slice_scatter(z, a, 1, 0, 1)\nv: f32[5, 2, 4] = slice_scatter(u, b, 1, 1, 2)\n"
+    "return v",
+)
 
 
 @table(
@@ -48,6 +57,11 @@ SCALED = Case(
     HEADS.miss("along another dimension", "cat([k, expand(view(p, [5, 1, 2]), [5, 1, 2])], -1)",
                "view(permute(cat([permute(k, [0, 2, 1]), permute(view(p, [5, 1, 2]), [0, 2, 1])], 1), [1, 0, 2]), [5, 1, 6])"),
     HEADS.but("the head of another rank", relate={"k": [row(r, "k", seq_box=[[0, 5], [3 - r, 4 - r], [0, 4]]) for r in range(4)]}),
+    SLOTS,
+    SLOTS.miss("both into the second", "slice_scatter(z, a, 1, 0, 1)", "slice_scatter(z, a, 1, 1, 2)"),
+    SLOTS.miss("exchanged", "slice_scatter(z, a", "slice_scatter(z, b", dist=SLOTS.dist.replace(
+        "(z, a", "(z, c").replace("(u, b", "(u, a").replace("(z, c", "(z, b")),
+    SLOTS.miss("one of them only", "return v", "return u"),
     SCALED,
     SCALED.miss("one part scaled in another way", "mul.Tensor(view(p, [5, 1, 2]), 4)", "mul.Tensor(view(p, [5, 1, 2]), 2)"),
 )  # fmt: skip

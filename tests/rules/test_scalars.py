@@ -58,6 +58,19 @@ PARTS = Case(
     "s: f32[()] = add.Tensor(a, mul.Tensor(b, 0.5))\n"
     'y: f32[()] = all_reduce(div.Tensor(s, n), "sum", "g")\nreturn y',
 )
+SCALED = Case(
+    "scaled, gathered, and scaled back",
+    "x: f32[8, 4]\ns: f32[()]\nw: f32[4, 6]\ny: f32[8, 6] = mm(div.Tensor(mul.Tensor(x, s), s), w)\nreturn y",
+    "x: f32[4, 4]\ns: f32[()]\nw: f32[4, 3]\nq: f32[4, 4] = mul.Tensor(x, s)\n"
+    'g: f32[8, 4] = all_gather_into_tensor(q, 2, "g")\ny: f32[8, 3] = mm(div.Tensor(g, s), w)\nreturn y',
+)
+UNSCALED = SCALED.but(
+    "on one side only",
+    maps=None,
+    seq="x: f32[8, 4]\ns: f32[()]\nw: f32[4, 6]\ny: f32[8, 6] = mm(x, w)\nreturn y",
+    dist="x: f32[8, 4]\ns: f32[()]\nw: f32[4, 3]\nq: f32[8, 4] = mul.Tensor(x, s)\n"
+    "y: f32[8, 3] = mm(div.Tensor(q, s), w)\nreturn y",
+)
 
 
 @table(
@@ -78,6 +91,13 @@ PARTS = Case(
     GRADIENT.miss("2 / n", "const(1.0)", "const(2.0)"),
     GRADIENT.miss("multiplied with n", "i: f32[()] = div.Tensor(one, n)", "i: f32[()] = mul.Tensor(one, n)"),
     GRADIENT.miss("divided twice", "mul.Tensor(g, i)", "mul.Tensor(g, mul.Tensor(i, i))"),
+    SCALED,
+    SCALED.miss("not scaled back", "div.Tensor(g, s)", "g"),
+    SCALED.miss("by another scale", "div.Tensor(g, s)", "div.Tensor(g, mul.Tensor(s, s))"),
+    SCALED.miss("by a scale of the rank", "mul.Tensor(x, s)", "mul.Tensor(x, amax(x))"),
+    UNSCALED,
+    UNSCALED.miss("multiplied twice", "div.Tensor(q, s)", "mul.Tensor(q, s)"),
+    UNSCALED.miss("scaled back in part", "div.Tensor(q, s)", "div.Tensor(add.Tensor(q, s), s)"),
     PARTS,
     PARTS.miss("the auxiliary one in other proportion", "mul.Tensor(b, 0.5)", "mul.Tensor(b, 0.25)"),
     PARTS.miss("added after the division", "div.Tensor(s, n)", "add.Tensor(div.Tensor(a, n), mul.Tensor(b, 0.5))"),
