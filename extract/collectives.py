@@ -15,6 +15,7 @@ from gg_datalog.extract.flight import waited_for
 from gg_datalog.extract.graph import Node, Ref, is_symbolic
 from gg_datalog.extract.lower import Call, lower
 from gg_datalog.extract.lower_movement import joined, need
+from gg_datalog.extract.piecewise import summed
 from gg_datalog.extract.scale import scale
 from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
@@ -612,7 +613,7 @@ def reduce(ctx: Context, views: list[View], reduction: str) -> View:
         views = [single(ctx, v, dtype) for v in views]
         if any(v.scale != views[0].scale for v in views):
             raise Unsupported("a maximum of scaled tensors")
-        return need(ctx.side.sum(views, reduction))
+        return need(_reduced(ctx, views, reduction))
     raise Unsupported(f"reduction `{reduction}`")
 
 
@@ -630,12 +631,23 @@ def _added(ctx: Context, views: list[View], reduction: str, dtype: str) -> View:
             raise Unsupported("an average of integers")
         found = total(interval(v, dtype) for v in views)
         views = arithmetic(ctx, views, dtype, found)
-    whole = need(ctx.side.sum(views))
+    whole = need(ctx.side.sum(views) if found is not None else _reduced(ctx, views, "sum"))
     if found is not None and not whole.base.ring:
         learn(whole, found)
-    if len(views) > 3:
-        ctx.side.sum_in_blocks(whole, views)
     return whole.scaled(scale(len(views)).inverse()) if reduction == "avg" else whole
+
+
+def _reduced(ctx: Context, views: list[View], kind: str) -> View | None:
+    """Members' tensors added up (or their extremum), what is put together from pieces by piece."""
+
+    def one(terms: list[View]) -> View | None:
+        whole = ctx.side.sum(terms, kind)
+        if whole is not None and kind == "sum" and len(terms) > 3:
+            ctx.side.sum_in_blocks(whole, terms)
+        return whole
+
+    whole = summed(ctx.side, views, one) if kind == "sum" else None
+    return whole or one(views)
 
 
 def gather(ctx: Context, views: list[View], dim: int, local: bool = False) -> View:

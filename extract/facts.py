@@ -98,6 +98,8 @@ def _emit(
         wanted = views[number] = _returned(seq, row.seq)
         shares[number] = {}
         out.add("output_name", number, row.seq, int(row.partial), row.name)
+        if row.kind:
+            out.add("output_kind", number, row.kind)
         out.add("wanted", number, wanted.base.name, out.scale(wanted.scale))
         out.add("output_view", number, "seq", 0, _digits(wanted))
         roots["seq"].append(wanted.base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from gg_datalog.extract.context import Context
@@ -35,6 +36,26 @@ def masked_lookup(ctx: Context, gives: Base, of: View, mask: View) -> None:
     if made is None or tuple(made.labels[k].extent for k in made.result(letters)[0]) != gives.shape:
         return
     _note_lookup(ctx, gives, operands, made, letters, mask.base)
+
+
+def of_rows(ctx: Context, gives: View, x: View, apply: Callable[[View], View]) -> None:
+    """Notes what is applied to rows that ids choose, element by element, as rows of a table that it
+    is applied to: the mask may come after it."""
+    found = ctx.side.notes.taken.get(x.base)
+    plainly = gives.dims == x.dims and gives.base.shape == x.base.shape
+    if found is None or found.mask is not None or not plainly or {x.scale, gives.scale} != {ONE}:
+        return
+    table, ids = found.operands
+    rows = apply(table)
+    if rows.dims != table.dims or rows.base.shape != table.base.shape or rows.scale != ONE:
+        return
+    if gives.base in ctx.side.notes.taken:
+        return
+    name = f"{gives.base.name}?lookup"
+    made = replace(found, name=name, operands=[rows, ids], gives=gives.base)
+    ctx.side.lookups.append(made)
+    ctx.side.notes.taken[gives.base] = made
+    gives.base.needs += [rows.base, ids.base]
 
 
 def _over_result(found: Lookup, place: int, view: View) -> View:

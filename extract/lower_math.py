@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
 from gg_datalog.extract.dtypes import (
@@ -20,11 +19,13 @@ from gg_datalog.extract.dtypes import (
     valued,
 )
 from gg_datalog.extract.finite import may_be_infinite
-from gg_datalog.extract.lower_movement import joined, need, stretched
+from gg_datalog.extract.lower_lookup import of_rows
+from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.lower_positions import shifted
+from gg_datalog.extract.piecewise import summed
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.signature import packet_of
-from gg_datalog.extract.view import Digit, Dims, View, broadcast, compose
+from gg_datalog.extract.view import View, broadcast
 
 
 def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
@@ -44,45 +45,13 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
         found = total(interval(v, dtype) for v in views)
         views = arithmetic(ctx, views, dtype, found)
     wide = [stretched(v, shape) for v in views]
-    if (whole := unpadded(ctx, wide)) is not None:
-        return whole
     if not wide:
         return need(ctx.side.constant(scale(0)).expanded(shape))
-    out = need(ctx.side.sum(wide, integers=is_integer(dtype)))
+    out = None if is_integer(dtype) else summed(ctx.side, wide, ctx.side.sum)
+    out = out or need(ctx.side.sum(wide, integers=is_integer(dtype)))
     if is_integer(dtype) and not out.base.ring:
         learn(out, found)
     return out
-
-
-def unpadded(ctx: Context, terms: Sequence[View]) -> View | None:
-    """Pieces with 0 around them that make up a dimension: one after the other."""
-    found = [ctx.side.notes.padded.get(t.base) for t in terms]
-    notes = [note for note in found if note is not None]
-    if len(notes) < 2 or len(notes) < len(terms) or len({t.dims for t in terms}) > 1:
-        return None
-    if len({(note.dims, note.dim) for note in notes}) > 1:
-        return None
-    pairs = sorted(zip(notes, terms, strict=True), key=lambda pair: pair[0].start)
-    dims, dim, at = notes[0].dims, notes[0].dim, 0
-    for note, _ in pairs:
-        if note.start != at:
-            return None
-        at += note.piece.shape[dim]
-    if at != prod(d.extent for d in dims[dim]):
-        return None
-    whole = joined(ctx, [note.piece.scaled(t.scale) for note, t in pairs], dim)
-    return whole if terms[0].dims == dims else _under(terms[0], dims, whole)
-
-
-def _under(view: View, dims: Dims, whole: View) -> View | None:
-    """``whole``, which has the dimensions ``dims`` of a base, in those of a view of that base."""
-    place = {digits[0].dim: k for k, digits in enumerate(dims) if len(digits) == 1}
-    if any(place.get(k) is None for k in range(len(view.base.shape))):
-        return None
-    if any(dims[k] != (Digit(d, e, 1),) for d, e in enumerate(view.base.shape) for k in [place[d]]):
-        return None
-    inner = tuple(whole.dims[place[k]] for k in range(len(view.base.shape)))
-    return compose(View(view.base, view.dims), inner, whole.base, whole.scale)
 
 
 FINITE = (
@@ -249,9 +218,16 @@ def plain(ctx: Context) -> Value:
     passes = "monotone" in flags
     if not is_float(ctx.node.dtype or "float"):
         passes = passes and all(v.scale == ONE and not v.base.ring for v in views)
-    return ctx.elementwise(
-        signature,
-        views,
-        linear=(0,) if "linear" in flags and isinstance(first, View) else (),
-        passes=[(i, k) for i in range(len(views)) for k in ("max", "min")] if passes else (),
-    )[0]
+
+    def apply(operands: list[View]) -> View:
+        return ctx.elementwise(
+            signature,
+            operands,
+            linear=(0,) if "linear" in flags and isinstance(first, View) else (),
+            passes=[(i, k) for i in range(len(views)) for k in ("max", "min")] if passes else (),
+        )[0]
+
+    out = apply(views)
+    if len(views) == 1 and is_float(ctx.node.dtype or ""):
+        of_rows(ctx, out, views[0], lambda table: apply([table]))
+    return out

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
-from gg_datalog.extract.dtypes import cast
+from gg_datalog.extract.dtypes import cast, valued
 from gg_datalog.extract.graph import is_symbolic
+from gg_datalog.extract.pieces import flattened, in_shape, spans_of
 from gg_datalog.extract.scale import Scale, scale
 from gg_datalog.extract.view import Digit, View
 
@@ -40,7 +40,18 @@ def view(ctx: Context) -> Value:
         raise Unsupported("symbolic sizes")
     if prod(shape) != prod(x.shape) or not agrees(asked, shape):
         raise ValueError(f"{list(x.shape)} viewed as {asked} is not {list(shape)}")
-    return need(x.reshaped([int(e) for e in shape]))
+    return need(reshaped(ctx, x, [int(e) for e in shape]))
+
+
+def reshaped(ctx: Context, x: View, shape: list[int]) -> View | None:
+    """The same elements in row-major order as ``shape``: a flat buffer as what it is made of."""
+    made, flat = x.reshaped(shape), flattened(x)
+    if sum(e > 1 for e in shape) < 2 or any(d.dim < 0 for d in flat.dims[0]):
+        return made
+    spans, local = spans_of(ctx.side, flat)
+    if made is not None and len(spans) == 1 and spans[0].of == flat:
+        return made
+    return in_shape(ctx.side, spans, shape, local) or made
 
 
 def agrees(asked: Any, shape: Sequence[Any]) -> bool:
@@ -295,34 +306,13 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
         shape[dim] = sum(v.shape[dim] for v in views)
         return need(ctx.side.constant(scale(0)).expanded(shape))
     made = ctx.side.concat(views, dim)
-    alone = any(e == 1 and k != dim for k, e in enumerate(views[0].shape))
-    if made is not None and not (alone and ctx.side.name == "dist"):
-        return made
-    letters = [
-        [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))] for i, v in enumerate(views)
-    ]
-    out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
-
-    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
-        if letter == "c":
-            return "c", "created"
-        return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
-
-    extent = sum(v.shape[dim] for v in views)
-    signature = f"cat({','.join(str(v.shape[dim]) for v in views)})"
-    operands, created = list(zip(views, letters, strict=True)), {"c": extent}
-    if made is not None:
-        ctx.side.as_operator(made, signature, operands, out, naming, created)
-        return made
-    made = ctx.apply(signature, operands, [out], naming, created=created)[0]
-    shape = [*views[0].shape[:dim], extent, *views[0].shape[dim + 1 :]]
-    kept = [k for k, e in enumerate(shape) if e != 1]
-    if made.base.shape == tuple(shape[k] for k in kept):
-        starts = accumulate([v.shape[dim] for v in views], initial=0)
-        rows = [View(v.base, tuple(v.dims[k] for k in kept), v.scale) for v in views]
-        members = list(zip(rows, starts, strict=False))
-        ctx.side.notes.members[made.base] = kept.index(dim), members
-    return made
+    if made is None:
+        made = ctx.side.opaque_concat([valued(ctx, v) for v in views], dim, True)
+    elif ctx.side.name == "dist" and any(
+        e == 1 for e in views[0].shape[:dim] + views[0].shape[dim + 1 :]
+    ):
+        ctx.side.as_opaque(made, views, dim)
+    return need(made, "its dimensions do not split into whole digits")
 
 
 def surrounded(ctx: Context, x: View, dim: int, before: int, after: int, value: Scale) -> View:

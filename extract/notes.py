@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gg_datalog.extract.pieces import Pieces
 from gg_datalog.extract.records import Lookup
 from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut
 
@@ -108,12 +109,11 @@ class Cut(NamedTuple):
 class Notes:
     """The notes of one side, by base tensor."""
 
+    pieces: dict[Base, Pieces] = field(default_factory=dict)
     padded: dict[Base, Padded] = field(default_factory=dict)
     cleared: dict[Base, Cleared] = field(default_factory=dict)
     classes: dict[Base, Classes] = field(default_factory=dict)
     cuts: dict[Base, Cut] = field(default_factory=dict)
-    # of a concatenation that is an operator: its dimension, and the members with their offsets
-    members: dict[Base, tuple[int, list[tuple[View, int]]]] = field(default_factory=dict)
     taken: dict[Base, Lookup] = field(default_factory=dict)  # rows that ids choose
     chosen: dict[Base, View] = field(default_factory=dict)  # positions where a mask is true
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
 
+from gg_datalog.extract import pieces
 from gg_datalog.extract.dtypes import ring
 from gg_datalog.extract.labels import Letters, Naming, Space, space
 from gg_datalog.extract.notes import Cut, Notes
+from gg_datalog.extract.piecewise import sliced
 from gg_datalog.extract.records import (
     Concat,
     DigitMap,
@@ -222,40 +224,6 @@ class Side:
         )
         self._form(made, "contract", made.operands, Space(labels, made.maps, {}), made.gives)
 
-    def as_operator(
-        self,
-        joined: View,
-        signature: str,
-        operands: Sequence[tuple[View, Letters]],
-        letters: Letters,
-        naming: Naming,
-        created: dict[str, int],
-    ) -> None:
-        """Notes a concatenation as the operator that it is where a member is repeated along a
-        dimension; of that the rank has a single position."""
-        given = joined.base.made
-        if not isinstance(given, Concat) or joined.base in self._formed:
-            return
-        if joined.base.ring or joined.scale != ONE:
-            return
-        self._formed.add(joined.base)
-        made = space(operands, naming, created)
-        if made is None:
-            return
-        labels, dims = made.result(letters)
-        if dims == joined.dims and joined.base.shape == tuple(
-            made.labels[k].extent for k in labels
-        ):
-            gives = [(joined.base, labels)]
-            unused = [f"{x.factor}:{x.extent}" for x in made.labels if x.kind == "created"]
-            self._form(
-                given,
-                f"{signature} over {', '.join(unused)}",
-                [v for v, _ in operands],
-                made,
-                gives,
-            )
-
     def alternative(self, given: View, other: View) -> None:
         """Notes that ``other`` is ``given`` computed in another way, where both are results of
         operators and lie over their bases in the same way."""
@@ -288,7 +256,7 @@ class Side:
             terms = list(dict.fromkeys(terms))
         if len(terms) == 1:
             return terms[0]
-        if kind == "sum" and (merged := _collected(terms)) is not None:
+        if kind == "sum" and (merged := collected(terms)) is not None:
             terms = merged
         if len(terms) == 1:
             return terms[0]
@@ -363,9 +331,14 @@ class Side:
             if start % inner == 0 and size % inner == 0:
                 kept = (Digit(-1, size // inner, 1),) if size > inner else ()
                 return _with_dim(view, dim, (*kept, *digits[1:]))
-        if (member := self._member(view, dim, start, size)) is not None:
-            return member
-        if any(d.dim < 0 for d in digits):
+        found = sliced(self, view, dim, start, size) or self._member(view, dim, start, size)
+        return found or self.plain_slice(view, dim, start, size)
+
+    def plain_slice(self, view: View, dim: int, start: int, size: int) -> View | None:
+        """The same, whatever the view is put together from."""
+        if size == view.shape[dim]:
+            return view
+        if any(d.dim < 0 for d in view.dims[dim]):
             return None
         letters = [str(i) for i in range(len(view.dims))]
         made = space([(View(view.base, view.dims), letters)], _elementwise, fine=())
@@ -383,22 +356,22 @@ class Side:
             self._numbered[key] = base
             dims_of = tuple(k for k, e in zip(labels, shape, strict=True) if e != 1)
             self.notes.cuts[base] = Cut(of, label, start, size, dims_of)
-        out = View(base, _resized(dims, label, shape))
-        return out.scaled(view.scale)
+        out = View(base, _resized(dims, label, shape)).scaled(view.scale)
+        if (flat := pieces.line(view)) is not None:
+            pieces.note_origin(self, pieces.flattened(out), pieces.Span(flat, start, size))
+        return out
 
     def _member(self, view: View, dim: int, start: int, size: int) -> View | None:
         """A slice of a concatenation that lies inside one member is a slice of that member."""
-        made, digits = view.base.made, view.dims[dim]
-        along, members = self.notes.members.get(view.base, (-1, []))
-        if isinstance(made, Concat):
-            along, members = made.dim, made.members
-        if not members or len(digits) != 1:
+        record = view.base.made
+        digits = view.dims[dim]
+        if not isinstance(record, Concat) or len(digits) != 1:
             return None
         digit = digits[0]
-        if digit.dim != along or digit.extent != view.base.shape[along]:
+        if digit.dim != record.dim or digit.extent != view.base.shape[record.dim]:
             return None
-        for member, offset in members:
-            width = member.shape[along]
+        for member, offset in record.members:
+            width = member.shape[record.dim]
             if offset <= start and start + size <= offset + width:
                 kept = (Digit(digit.dim, width, 1),) if width > 1 else ()
                 inside = compose(_with_dim(view, dim, kept), member.dims, member.base, member.scale)
@@ -406,11 +379,34 @@ class Side:
         return None
 
     def concat(self, views: Sequence[View], dim: int, local: bool = True) -> View | None:
-        """Views one after the other along ``dim``."""
+        """Views one after the other along ``dim``; flat ones as the pieces of which they are."""
+        flat = [pieces.flattened(v) for v in views]
+        if len(views) > 1 and all(
+            v.shape[dim] == f.shape[0] for v, f in zip(views, flat, strict=True)
+        ):
+            found = [pieces.spans_of(self, f) for f in flat]
+            local = local and all(alike for _, alike in found)
+            made = pieces.in_line(self, [s for spans, _ in found for s in spans], local)
+            shape = [
+                sum(v.shape[dim] for v in views) if k == dim else 1
+                for k in range(len(views[0].dims))
+            ]
+            return None if made is None else made.reshaped(shape)
+        return self.plain_concat(views, dim, local)
+
+    def plain_concat(
+        self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
+    ) -> View | None:
+        """Views one after the other, as they are. It is noted that they are ``spans``."""
         if len(views) == 1:
             return views[0]
         if (whole := self._regrouped(views, dim)) is not None:
             return whole
+        repeats = [k for k in range(len(views[0].dims)) if k != dim and _repeated(views, k)]
+        if repeats:
+            once = [_with_dims(v, dict.fromkeys(repeats, ())) for v in views]
+            made = self.plain_concat(once, dim, local)
+            return made and _with_dims(made, {k: views[0].dims[k] for k in repeats})
         common = views[0].scale if len({v.scale for v in views}) == 1 else ONE
         members = [View(v.base, v.dims, ONE if common == v.scale else v.scale) for v in views]
         if any(d.dim < 0 for v in members for one in v.dims for d in one):
@@ -429,7 +425,46 @@ class Side:
             record = Concat(base.name, rows, kept.index(dim), base, local)
             self._made(record, [base], self.concats)
             self._numbered[key] = base
+            back = common.inverse()
+            noted = [s._replace(of=s.of.scaled(back)) for s in spans]
+            self._note_pieces(
+                base, _dims_of(shape, base), dim, noted or _as_spans(members, dim), local
+            )
         return View(base, _dims_of(shape, base)).scaled(common)
+
+    def opaque_concat(
+        self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
+    ) -> View | None:
+        """Views one after the other, some of which repeat: an operator that needs them whole."""
+        signature, given, out, created = _as_opaque(views, dim)
+        made = self.operator(signature, given, [out], _whole, created)
+        if made is None:
+            return None
+        self._note_pieces(made[0].base, made[0].dims, dim, spans or _as_spans(views, dim), local)
+        return made[0]
+
+    def as_opaque(self, joined: View, views: Sequence[View], dim: int) -> None:
+        """Notes a concatenation as the operator that it is where a member is repeated along a
+        dimension: of that a rank may have a single position."""
+        given = joined.base.made
+        if not isinstance(given, Concat) or joined.base in self._formed:
+            return
+        self._formed.add(joined.base)
+        signature, operands, out, created = _as_opaque(views, dim)
+        made = space(operands, _whole, created)
+        if made is None or joined.base.ring or joined.scale != ONE:
+            return
+        labels, dims = made.result(out)
+        if (dims, joined.base.shape) != (joined.dims, tuple(made.labels[k].extent for k in labels)):
+            return
+        signature += f" over c:{created['c']}"
+        self._form(given, signature, list(views), made, [(joined.base, labels)])
+
+    def _note_pieces(
+        self, base: Base, dims: Dims, dim: int, spans: Sequence[pieces.Span], local: bool
+    ) -> None:
+        note = pieces.Pieces(dims, dim, tuple(spans), local)
+        self.notes.pieces.setdefault(base, note)
 
     def _regrouped(self, views: Sequence[View], dim: int) -> View | None:
         """All equal slices of one tensor, in order, put one after the other along ``dim``: the
@@ -469,6 +504,26 @@ def plain_name(node: str) -> str:
     return f"_{name}" if RESERVED.match(name) else name
 
 
+def _as_opaque(
+    views: Sequence[View], dim: int
+) -> tuple[str, list[tuple[View, Letters]], Letters, dict[str, int]]:
+    """A concatenation as an operator: signature, operands, the letters of its result, and the
+    extent of what it makes."""
+    letters = [
+        [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))] for i, v in enumerate(views)
+    ]
+    out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
+    sizes = [v.shape[dim] for v in views]
+    signature = f"cat({','.join(map(str, sizes))})"
+    return signature, list(zip(views, letters, strict=True)), out, {"c": sum(sizes)}
+
+
+def _whole(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+    if letter == "c":
+        return "c", "created"
+    return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
+
+
 def floated(views: Sequence[View]) -> tuple[list[View], Any]:
     """Views of one shape. Where all of them (scalars aside) lie over their bases in the same way,
     the bases themselves and the dims that lead back: movement floats outwards."""
@@ -484,11 +539,15 @@ def floated(views: Sequence[View]) -> tuple[list[View], Any]:
     return over, tensors[0].dims
 
 
+def _as_spans(views: Sequence[View], dim: int) -> list[pieces.Span]:
+    return [pieces.Span(view, 0, view.shape[dim]) for view in views]
+
+
 def _elementwise(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
     return "e", "parallel"
 
 
-def _collected(terms: Sequence[View]) -> list[View] | None:
+def collected(terms: Sequence[View]) -> list[View] | None:
     """Equal views added up; None where something cancels (left to the rules as it is)."""
     total: dict[tuple[Base, Dims, tuple[tuple[str, int], ...]], Fraction] = {}
     for term in terms:
@@ -512,6 +571,15 @@ def _dims_of(shape: Sequence[int], base: Base) -> tuple[tuple[Digit, ...], ...]:
 
 def _with_dim(view: View, dim: int, digits: tuple[Digit, ...]) -> View:
     return View(view.base, (*view.dims[:dim], digits, *view.dims[dim + 1 :]), view.scale)
+
+
+def _with_dims(view: View, dims: Mapping[int, tuple[Digit, ...]]) -> View:
+    return replace(view, dims=tuple(dims.get(k, dim) for k, dim in enumerate(view.dims)))
+
+
+def _repeated(views: Sequence[View], dim: int) -> bool:
+    """Does what lies along a dimension only recur, in all of them?"""
+    return all(v.dims[dim] and all(d.dim < 0 for d in v.dims[dim]) for v in views)
 
 
 def _resized(dims: Any, label: int, shape: Sequence[int]) -> Any:

@@ -16,6 +16,7 @@ from gg_datalog.reporting.places import place
 from gg_datalog.reporting.wording import element, executed, modules, numbers, repair
 from gg_datalog.result.folder import AGAIN, open_result, read_result
 from gg_datalog.result.printable import printable
+from gg_datalog.result.reasons import Status, Verdict
 from gg_datalog.result.report import Finding, Report
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from gg_datalog.reporting.html_tensors import Tensors
 
 MOST_PICTURES = 30
-STATUSES = ("unmapped", "inconclusive", "mapped")
-HEADLINE = {
-    "refines": ("✓", "Refines", "Every output is rebuilt from what the ranks return."),
-    "does-not-refine": ("✗", "Does not refine", "A difference is shown."),
-    "inconclusive": (
+STATUSES = (Status.UNMAPPED, Status.INCONCLUSIVE, Status.MAPPED)
+HEADLINE: dict[str, tuple[str, str, str]] = {
+    Verdict.REFINES: ("✓", "Refines", "Every output is rebuilt from what the ranks return."),
+    Verdict.DIFFERS: ("✗", "Does not refine", "A difference is shown."),
+    Verdict.INCONCLUSIVE: (
         "?",
         "Inconclusive",
         "Neither a proof nor a difference is shown.",
@@ -62,13 +63,13 @@ def render(report: Report, result: Path) -> str:
 
 def _content(report: Report, result: Path) -> dict[str, Any]:
     """Everything that the template shows."""
+    from gg_datalog.diagnosis.findings import PAGES
+    from gg_datalog.diagnosis.outcome import raised
     from gg_datalog.foundation.version import __version__
     from gg_datalog.reporting.html_explain import explanations
     from gg_datalog.reporting.html_modules import coverage
     from gg_datalog.reporting.html_operators import operators
     from gg_datalog.reporting.html_tensors import read_tensors
-    from gg_datalog.result.findings import PAGES
-    from gg_datalog.result.outcome import raised
 
     _, manifest = read_result(result)
     with open_result(result) as database, _complete(result):
@@ -84,7 +85,7 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
         "accepted": sum(found.accepted for found in report.findings),
         "raised": list(dict.fromkeys(found.code for found in raised(report))),
         "meanings": PAGES,
-        "outputs": sorted(report.outputs, key=lambda row: STATUSES.index(row.status)),
+        "outputs": sorted(report.outputs, key=lambda row: STATUSES.index(Status(row.status))),
         "counts": {s: sum(row.status == s for row in report.outputs) for s in STATUSES},
         "levels": _levels(report),
         "case": _case(manifest),

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gg_datalog.diagnosis.findings import PAGES, Mistake
+from gg_datalog.diagnosis.outcome import exit_code
 from gg_datalog.reference.pages import as_markdown, as_text
 from gg_datalog.reporting.origin import TOOL, Origin, origin
 from gg_datalog.reporting.places import Place, place, uri
 from gg_datalog.reporting.wording import MANY, counted, details
-from gg_datalog.result.findings import PAGES, Page
-from gg_datalog.result.outcome import exit_code
 from gg_datalog.result.report import Finding, Report
 
 SCHEMA = (
@@ -57,7 +57,7 @@ def _rules(report: Report) -> list[Json]:
     return list(rules.values())
 
 
-def _rule(page: Page) -> Json:
+def _rule(page: Mistake) -> Json:
     return {
         "id": page.code,
         "shortDescription": {"text": page.title},

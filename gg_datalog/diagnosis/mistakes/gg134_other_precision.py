@@ -1,24 +1,50 @@
-"""Notes about floating-point types: where the ranks compute in another one."""
+"""GG134: the ranks compute in another precision."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gg_datalog.diagnosis.causes import finding
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
-from gg_datalog.result.findings import Kind
 from gg_datalog.result.placement import dtype_text, names_text
 from gg_datalog.result.report import Finding
 
+MISTAKE = Mistake(
+    code="GG134",
+    title="the ranks compute in another precision",
+    level="note",
+    note="""
+From here on the ranks have another floating-point type than the sequential program. Casts
+between float types are taken as the identity, so the verdict does not depend on it; the
+numbers do.""",
+    remedy="""
+Nothing, if it is meant. Else cast on both sides, or reduce before the cast: a sum of many
+small numbers in half precision loses most.""",
+    example=Example(
+        sequential="""
+x: f32[4, 8]
+w: f32[8, 6]
+y = mm(x, w)
+return relu(y)""",
+        wrong="""
+x: f32[4, 4]
+w: f32[4, 6]
+y = mm(x, w)
+h = _to_copy(y, dtype="float16")
+z = all_reduce(h, "sum", "g")
+return relu(z)""",
+        says=("`y`, `z` on ranks 0-1 is f16 where the sequential `y` is f32, and 1 more after it"),
+    ),
+)
 
-def precision(scene: Scene) -> Iterator[Finding]:
+
+def other_precisions(scene: Scene) -> Iterator[Finding]:
     """The first tensor for each pair of types that differ between the sides."""
     for tensor, mine, theirs, dists, more in scene.rows(_DIFFERENT):
         of, names = scene.seq(tensor), scene.names(dists)
         here, there = dtype_text(theirs), ", ".join(map(dtype_text, mine))
         behind = f", and {more} more after it" if more else ""
-        yield finding(
-            Kind.PRECISION,
+        yield MISTAKE.finding(
             f"{names_text(names)} is {here} where the sequential `{of.node}` is {there}{behind}",
             seq=of.node,
             dist=tuple(names),

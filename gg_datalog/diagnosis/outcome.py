@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gg_datalog.result.findings import Kind
+from gg_datalog.diagnosis.findings import PAGES
 from gg_datalog.result.report import EXIT_CODE, Finding, Report
 
-LEVEL = {kind.value.code: kind.value.level for kind in Kind}
+LEVEL = {code: page.level for code, page in PAGES.items()}
 
 
 def raised(report: Report) -> list[Finding]:
