@@ -30,6 +30,7 @@ from gg_datalog.extract.lower_mask import inverted, masked
 from gg_datalog.extract.lower_math import added, plain
 from gg_datalog.extract.lower_movement import need
 from gg_datalog.extract.lower_reduce import reduced
+from gg_datalog.extract.quotients import divided
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.view import View
 
@@ -181,7 +182,7 @@ def averaged(ctx: Context, total: View, many: View) -> View:
     by = ctx.as_number(many)
     if by is not None and not by.zero:
         return total.scaled(by.inverse())
-    return ctx.elementwise("div", [total, many], linear=(0,))[0]
+    return divided(ctx, total, many)
 
 
 @lowers("aten.nll_loss_backward", "aten.nll_loss2d_backward")

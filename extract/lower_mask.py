@@ -21,7 +21,7 @@ from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.view import Base, View, broadcast
 
 
-def _terms(gives: Base) -> tuple[View, View] | None:
+def operands_of(gives: Base) -> tuple[View, View] | None:
     """Both operands of an operator, with the dimensions of what it gives."""
     made = gives.made
     if not isinstance(made, Operator) or len(made.operands) != 2:
@@ -114,7 +114,7 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
 
 def note_cleared(ctx: Context, gives: Base) -> None:
     """Remembers what a tensor was before it was set to 0 under a mask."""
-    found = _terms(gives)
+    found = operands_of(gives)
     if found is not None:
         ctx.side.notes.cleared[gives] = Cleared(*found)
 

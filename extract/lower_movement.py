@@ -308,6 +308,10 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
     made = ctx.side.concat(views, dim)
     if made is None:
         made = ctx.side.opaque_concat([valued(ctx, v) for v in views], dim, True)
+    elif ctx.side.name == "dist" and any(
+        e == 1 for e in views[0].shape[:dim] + views[0].shape[dim + 1 :]
+    ):
+        ctx.side.as_opaque(made, views, dim)
     return need(made, "its dimensions do not split into whole digits")
 
 

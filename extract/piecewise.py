@@ -185,9 +185,19 @@ def _sliced_along(side: Side, view: View, dim: int, start: int, size: int) -> Vi
     note = side.notes.pieces.get(view.base)
     if note is None or view.dims[dim] != note.dims[note.dim] or view.base.kind == "concat":
         return None
+    if sorted(view.dims, key=repr) != sorted(note.dims, key=repr):
+        return None
     inside = taken(note.spans, start, size)
     parts = [side.slice(span.of, note.dim, span.start, span.size) for span in inside]
     if any(part is None for part in parts):
         return None
     whole = concatenated(side, [part for part in parts if part is not None], note.dim, note.local)
-    return None if whole is None else _under(view, note.dims, whole)
+    if whole is None:
+        return None
+    return whole.permuted(_order(note.dims, view.dims)).scaled(view.scale)
+
+
+def _order(of: Dims, wanted: Dims) -> list[int]:
+    """Where each of some dimensions is among others, which are the same in another order."""
+    places = list(range(len(of)))
+    return [places.pop(next(i for i, k in enumerate(places) if of[k] == d)) for d in wanted]

@@ -36,7 +36,7 @@ class Operator:
     target: str = ""
     node: str = ""
     rank: int = 0
-    made_as: Operator | None = None  # the operator of which this is another form
+    made_as: Operator | Concat | None = None  # what this is another form of
 
 
 @dataclass(eq=False)

@@ -60,6 +60,7 @@ class Side:
     exponentials: bool = False  # does some program write exponentials out?
     mesh: bool = False  # are tensors cut in more than one way?
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
+    spread: dict[Base, Sum] = field(default_factory=dict)  # multiples of sums, term by term
     integers: IntegerFacts = field(default_factory=IntegerFacts)
     bases: list[Base] = field(default_factory=list)
     at: At = field(default_factory=At)
@@ -71,6 +72,7 @@ class Side:
     passes: set[tuple[str, int, str]] = field(default_factory=set)
     _numbered: dict[Any, Any] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
+    _formed: set[Base] = field(default_factory=set)  # noted in another form
 
     # ---- base tensors ------------------------------------------------------------------------
     def base(self, shape: Sequence[int], kind: str, needs: Sequence[Base] = ()) -> Base:
@@ -106,6 +108,7 @@ class Side:
             signature = "constant 0" if value.zero else "constant 1"
             made = Operator(base.name, signature, [], (), [], [(base, ())], "constant", base.node)
             self._made(made, [base], self.operators)
+            base.range = (0, 0) if value.zero else (1, 1)
             self._numbered[key], self.at = base, at
         view = View(self._numbered[key], ())
         return view if value.zero else view.scaled(value)
@@ -193,12 +196,37 @@ class Side:
         digits it shows: a range of heads may be no range of groups and of heads in a group."""
         given = bases[0].made
         assert isinstance(given, Operator)
-        name = f"{given.name}?other{len(self.alternatives)}"
         gives = list(zip(bases, results, strict=True))
-        record = Operator(name, given.signature, given.operands, made.labels, made.maps, gives)
+        self._form(given, given.signature, given.operands, made, gives)
+
+    def _form(
+        self,
+        given: Operator | Concat,
+        signature: str,
+        operands: list[View],
+        made: Space,
+        gives: list[tuple[Base, tuple[int, ...]]],
+    ) -> None:
+        """One more operator that gives what ``given`` does."""
+        name = f"{given.name}?other{len(self.alternatives)}"
+        record = Operator(name, signature, operands, made.labels, made.maps, gives)
         record.target, record.node, record.rank = given.target, given.node, given.rank
         record.made_as = given
         self.alternatives.append(record)
+
+    def as_contraction(self, product: Base) -> None:
+        """Notes a product, element by element, as a contraction over no dimension: what is left of
+        one where a rank has a single position of what is contracted."""
+        made = product.made
+        if not isinstance(made, Operator) or product in self._formed or len(made.operands) != 2:
+            return
+        self._formed.add(product)
+        ours, theirs = ({label for row in m for _, label, _ in row} for m in made.maps)
+        labels = tuple(
+            Label(x.extent, "b" if k in ours & theirs else "i" if k in ours else "j", x.kind)
+            for k, x in enumerate(made.labels)
+        )
+        self._form(made, "contract", made.operands, Space(labels, made.maps, {}), made.gives)
 
     def alternative(self, given: View, other: View) -> None:
         """Notes that ``other`` is ``given`` computed in another way, where both are results of
@@ -290,6 +318,13 @@ class Side:
         found.target, found.node, found.rank = made.target, made.node, made.rank
         self.blocks.append(found)
         given.needs += [v.base for v in terms]
+
+    def sum_of_multiples(self, multiple: Base, terms: list[View]) -> None:
+        """Notes a multiple (or a quotient) of a sum as the sum of the multiples of its terms."""
+        made = multiple.made
+        if isinstance(made, Operator) and multiple not in self.spread:
+            self.spread[multiple] = Sum(f"{multiple.name}?spread", "sum", terms, multiple)
+            multiple.needs += [v.base for v in terms]
 
     @staticmethod
     def _block(block: Sum, made: Sum) -> Sum:
@@ -422,25 +457,29 @@ class Side:
         self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
     ) -> View | None:
         """Views one after the other, some of which repeat: an operator that needs them whole."""
-        letters = [
-            [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))]
-            for i, v in enumerate(views)
-        ]
-        out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
-
-        def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
-            if letter == "c":
-                return "c", "created"
-            return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
-
-        sizes = [v.shape[dim] for v in views]
-        given = list(zip(views, letters, strict=True))
-        created = {"c": sum(sizes)}
-        made = self.operator(f"cat({','.join(map(str, sizes))})", given, [out], naming, created)
+        signature, given, out, created = _as_opaque(views, dim)
+        made = self.operator(signature, given, [out], _whole, created)
         if made is None:
             return None
         self._note_pieces(made[0].base, made[0].dims, dim, spans or _as_spans(views, dim), local)
         return made[0]
+
+    def as_opaque(self, joined: View, views: Sequence[View], dim: int) -> None:
+        """Notes a concatenation as the operator that it is where a member is repeated along a
+        dimension: of that a rank may have a single position."""
+        given = joined.base.made
+        if not isinstance(given, Concat) or joined.base in self._formed:
+            return
+        self._formed.add(joined.base)
+        signature, operands, out, created = _as_opaque(views, dim)
+        made = space(operands, _whole, created)
+        if made is None or joined.base.ring or joined.scale != ONE:
+            return
+        labels, dims = made.result(out)
+        if (dims, joined.base.shape) != (joined.dims, tuple(made.labels[k].extent for k in labels)):
+            return
+        signature += f" over c:{created['c']}"
+        self._form(given, signature, list(views), made, [(joined.base, labels)])
 
     def _note_pieces(
         self, base: Base, dims: Dims, dim: int, spans: Sequence[pieces.Span], local: bool
@@ -501,6 +540,26 @@ def plain_name(node: str) -> str:
     """A node's name as part of an id: marks of our own and prefixes of ranks may not occur."""
     name = MARKS.sub("_", node)
     return f"_{name}" if RESERVED.match(name) else name
+
+
+def _as_opaque(
+    views: Sequence[View], dim: int
+) -> tuple[str, list[tuple[View, Letters]], Letters, dict[str, int]]:
+    """A concatenation as an operator: signature, operands, the letters of its result, and the
+    extent of what it makes."""
+    letters = [
+        [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))] for i, v in enumerate(views)
+    ]
+    out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
+    sizes = [v.shape[dim] for v in views]
+    signature = f"cat({','.join(map(str, sizes))})"
+    return signature, list(zip(views, letters, strict=True)), out, {"c": sum(sizes)}
+
+
+def _whole(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+    if letter == "c":
+        return "c", "created"
+    return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
 
 
 def floated(views: Sequence[View]) -> tuple[list[View], Any]:
