@@ -401,6 +401,8 @@ class Side:
         self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
     ) -> View | None:
         """Views one after the other, some of which repeat: an operator that needs them whole."""
+        if any(v.base.ring for v in views):  # what is no number yet
+            return None
         letters = [
             [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))]
             for i, v in enumerate(views)
