@@ -41,8 +41,8 @@ class Node:
     ``bound`` the same by name, defaults included (by position where no signature is known);
     ``shape`` is None where the value is not one tensor; symbolic sizes are strings. ``draw`` names
     the random numbers that it draws: ``SEED:STATE:FORM``, ``-`` for a seed that nobody gave.
-    ``sample`` is between what the numbers of an integer input lay, where the program was given some:
-    nothing is derived from it."""
+    ``sample`` is between what the numbers of an integer input lay, where the program was given
+    some: nothing is derived from it."""
 
     name: str
     op: str
