@@ -245,6 +245,8 @@ class SideEmitter:
             self.out.add(
                 "term_of", add.name, place, term.base.name, self.out.scale(term.scale), shape
             )
+        if add.other:
+            self.out.add("alternative", add.name)
         if reported and not add.name.endswith("?flat"):
             self._needs(add.name, add.gives, terms, add)
 

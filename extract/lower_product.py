@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from gg_datalog.extract.context import Context, Value, lowers
-from gg_datalog.extract.dtypes import (
-    arithmetic,
-    interval,
-    is_integer,
-    learn,
-    product,
-)
+from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn
+from gg_datalog.extract.dtypes import product as bounds_of_product
+from gg_datalog.extract.exponent_rules import product
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_mask import inverted, operands_of
 from gg_datalog.extract.lower_math import integer_pair, kinds, times
 from gg_datalog.extract.notes import Cleared
-from gg_datalog.extract.quotients import as_quotient, divided, quotient, term_by_term
+from gg_datalog.extract.quotients import as_quotient, divided, shortened, term_by_term
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import Base, View, broadcast
 
@@ -33,10 +29,10 @@ def mul(ctx: Context) -> Value:
 def multiplied(ctx: Context, a: View, b: View) -> View:
     """The product of two tensors."""
     dtype = ctx.node.dtype or ""
-    short = quotient(ctx, a, b, broadcast([a, b]), "mul")
+    short = shortened(ctx, a, b, broadcast([a, b]), "mul")
     if short is not None:
         return short
-    found = product(interval(a, dtype), interval(b, dtype)) if is_integer(dtype) else None
+    found = bounds_of_product(interval(a, dtype), interval(b, dtype)) if is_integer(dtype) else None
     a, b = arithmetic(ctx, [a, b], dtype, found)
     out = ctx.elementwise("mul", [a, b], linear=(0, 1), formal=True)[0]
     if ctx.side.name == "dist" and not out.base.ring:
@@ -51,6 +47,7 @@ def multiplied(ctx: Context, a: View, b: View) -> View:
         as_quotient(ctx, out, a, b)
         for x, by in ((a, b), (b, a)):
             term_by_term(ctx, out, x, by, "mul")
+        return product(ctx, out, a, b)
     return out
 
 

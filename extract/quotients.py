@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gg_datalog.extract.context import Context
 from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.exponent_rules import quotient
 from gg_datalog.extract.lower_mask import operands_of
 from gg_datalog.extract.lower_movement import stretched
 from gg_datalog.extract.records import Operator, Sum
@@ -82,7 +83,7 @@ def _seen_as(view: View, term: View) -> View | None:
     return compose(View(view.base, view.dims), term.dims, term.base, term.scale)
 
 
-def quotient(ctx: Context, a: View, b: View, shape: Sequence[int], name: str) -> View | None:
+def shortened(ctx: Context, a: View, b: View, shape: Sequence[int], name: str) -> View | None:
     """``a`` times (``mul``) or divided by ``b`` (``div``) where a scalar stands above and below the
     line; None where none does."""
     if not is_float(ctx.node.dtype or "") or not any(_is_quotient(v.base) for v in (a, b)):
@@ -102,12 +103,12 @@ def quotient(ctx: Context, a: View, b: View, shape: Sequence[int], name: str) ->
 
 def divided(ctx: Context, a: View, b: View) -> View:
     """``a`` divided by ``b``, element by element."""
-    short = quotient(ctx, a, b, broadcast([a, b]), "div")
+    short = shortened(ctx, a, b, broadcast([a, b]), "div")
     if short is not None:
         return short
     made = ctx.elementwise("div", [a, b], linear=(0,))[0]
     term_by_term(ctx, made, a, b, "div")
-    return made
+    return quotient(ctx, made, a, b)
 
 
 def _is_quotient(base: Base) -> bool:
@@ -139,7 +140,7 @@ def term_by_term(ctx: Context, made: View, x: View, by: View, name: str) -> None
 
 def _multiple(ctx: Context, a: View, b: View, name: str) -> View:
     linear = (0, 1) if name == "mul" else (0,)
-    short = quotient(ctx, a, b, (), name)
+    short = shortened(ctx, a, b, (), name)
     return ctx.elementwise(name, [a, b], linear=linear)[0] if short is None else short
 
 

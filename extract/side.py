@@ -26,7 +26,7 @@ from gg_datalog.extract.records import (
     Sum,
 )
 from gg_datalog.extract.scale import ONE, Scale
-from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut, identity
+from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut, identity, merge
 
 Record = Operator | Sum | Slice | Concat
 
@@ -54,6 +54,10 @@ class Side:
     lookups: list[Lookup] = field(default_factory=list)
     onehots: dict[Base, OneHot] = field(default_factory=dict)
     alternatives: list[Operator] = field(default_factory=list)
+    # integers that programs of the other side are written with: they cannot ignore others. None
+    # where those have a loss operator themselves, which ignores what it is told to
+    told: frozenset[int] | None = None
+    exponentials: bool = False  # does some program write exponentials out?
     mesh: bool = False  # are tensors cut in more than one way?
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
     spread: dict[Base, Sum] = field(default_factory=dict)  # multiples of sums, term by term
@@ -228,20 +232,23 @@ class Side:
         """Notes that ``other`` is ``given`` computed in another way, where both are results of
         operators and lie over their bases in the same way."""
         made = other.base.made
-        same = given.dims == other.dims and given.base.shape == other.base.shape
+        other = replace(other, dims=tuple(map(merge, other.dims)))
+        order = _order(given, other)
         known = any(o.gives[0][0] is given.base and o.made_as is made for o in self.alternatives)
-        if not isinstance(made, Operator) or given.scale != other.scale or not same or known:
+        if not isinstance(made, Operator) or given.scale != other.scale or known:
+            return
+        if order is None:
             return
         if given.base is other.base:
             return
         forms = [o for o in self.alternatives if o.gives[0][0] is other.base]
         for form in (made, *forms):
-            self._also(given, form)
+            self._also(given, form, order)
 
-    def _also(self, given: View, made: Operator) -> None:
-        """``made`` as one more operator that gives ``given``."""
+    def _also(self, given: View, made: Operator, order: Sequence[int]) -> None:
+        """``made`` as one more operator that gives ``given``, its dimensions in this order."""
         name = f"{given.base.name}?other{len(self.alternatives)}"
-        gives = [(given.base, made.gives[0][1])]
+        gives = [(given.base, tuple(made.gives[0][1][i] for i in order))]
         record = Operator(name, made.signature, made.operands, made.labels, made.maps, gives)
         record.target, record.node, record.rank = made.target, made.node, made.rank
         record.made_as = made
@@ -297,6 +304,20 @@ class Side:
             other = Sum(f"{total.base.name}?by{width}", "sum", sums, total.base)
             self.blocks.append(self._block(other, made))
             total.base.needs += [v.base for v in sums]
+
+    def other_sum(self, given: Base, terms: Sequence[View]) -> None:
+        """Notes that ``given`` is the sum of ``terms``, which have its dimensions, as well."""
+        made = given.made
+        key = ("other sum", given, frozenset(terms))
+        if len(terms) < 2 or not isinstance(made, (Operator, Sum)) or key in self._numbered:
+            return
+        self._numbered[key] = given
+        found = Sum(f"{given.name}?sum{len(self.blocks)}", "sum", list(terms), given, other=True)
+        if isinstance(made, Sum) and set(made.terms) == set(found.terms):
+            return
+        found.target, found.node, found.rank = made.target, made.node, made.rank
+        self.blocks.append(found)
+        given.needs += [v.base for v in terms]
 
     def sum_of_multiples(self, multiple: Base, terms: list[View]) -> None:
         """Notes a multiple (or a quotient) of a sum as the sum of the multiples of its terms."""
@@ -436,6 +457,8 @@ class Side:
         self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
     ) -> View | None:
         """Views one after the other, some of which repeat: an operator that needs them whole."""
+        if any(v.base.ring for v in views):  # what is no number yet
+            return None
         signature, given, out, created = _as_opaque(views, dim)
         made = self.operator(signature, given, [out], _whole, created)
         if made is None:
@@ -490,6 +513,23 @@ class Side:
             dims.append([digit for digits in under if digits is not None for digit in digits])
         dims[dim] = [*outer, *dims[dim]]
         return View(first.of.base, tuple(map(tuple, dims)), views[0].scale)
+
+
+def _order(given: View, other: View) -> tuple[int, ...] | None:
+    """The dimensions of the base of ``other`` in the order of those of ``given``, where both views
+    show the same positions of their bases; None where they do not."""
+    ours, theirs = ([d for dim in v.dims for d in dim] for v in (given, other))
+    if [(d.extent, d.stride) for d in ours] != [(d.extent, d.stride) for d in theirs]:
+        return None
+    if [len(dim) for dim in given.dims] != [len(dim) for dim in other.dims]:
+        return None
+    pairs = {a.dim: b.dim for a, b in zip(ours, theirs, strict=True)}
+    same = all(pairs[a.dim] == b.dim for a, b in zip(ours, theirs, strict=True))
+    order = tuple(pairs.get(i, -1) for i in range(len(given.base.shape)))
+    if not same or sorted(order) != list(range(len(other.base.shape))):
+        return None
+    shapes = [other.base.shape[i] for i in order]
+    return order if tuple(shapes) == given.base.shape else None
 
 
 # Ids become fields of records, which are read back as text: brackets, commas, blanks at the ends,
