@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import fx
-
 from torch.utils import _pytree as pytree
 
 from gg_datalog.tracing.private import FakeTensor, FakeTensorMode, fx_traceback, make_fx, storage_of
@@ -35,6 +34,7 @@ SPLITS = {
 WAIT = torch.ops._c10d_functional.wait_tensor.default
 FRESH = torch.ops.aten.lift_fresh_copy.default
 SAME = (torch.ops.aten._unsafe_view.default, torch.ops.aten._to_copy.default)
+DETACHED = torch.ops.aten.view.dtype  # comes with a second operator, whenever it is run
 
 
 def functionalized(
@@ -148,7 +148,7 @@ def _is_plain(node: fx.Node) -> bool:
 @cache
 def _stays(target: torch._ops.OpOverload) -> bool:
     schema = target._schema
-    if schema.is_mutable or target in SPLITS or target is FRESH:
+    if schema.is_mutable or target in SPLITS or target in (FRESH, DETACHED):
         return False
     is_view = any(result.alias_info is not None for result in schema.returns)
     known = is_view or target in SAME or not has_kernel(target, "Functionalize")

@@ -62,8 +62,9 @@ def source_line(stack_trace: str | None) -> str | None:
 def traced_line() -> tuple[str, bool]:
     """The innermost line of the user's inside of the program that is traced, as torch writes a
     frame of a stack, and whether a backward pass has it; a line of torch's where there is none."""
-    here = frame = sys._getframe(1)
-    found = None
+    here = sys._getframe(1)
+    frame: FrameType | None = here
+    found: FrameType | None = None
     while frame is not None and frame.f_code.co_filename != PROGRAM_RUNS_IN:
         code = frame.f_code
         if found is None:

@@ -58,6 +58,7 @@ ASIDE = (
     torch.ops.aten.is_nonzero.default,
     torch.ops.prim.device.default,
 )
+KNOWN = ("aten", "prims", "_c10d_functional", "gg_datalog")
 
 
 @contextmanager
@@ -88,19 +89,17 @@ def plain_calls() -> Iterator[None]:
 @cache
 def _is_recorded_here(func: Any) -> bool:
     """Is it an operator whose node is all that a trace has of it?"""
-    if not isinstance(func, torch._ops.OpOverload) or func in ASIDE:
+    if not isinstance(func, torch._ops.OpOverload) or func in ASIDE or func.namespace not in KNOWN:
         return False
-    reads = torch.Tag.data_dependent_output in func.tags
-    return not reads and not has_kernel(func, "CompositeImplicitAutograd")
+    dependent = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & {*func.tags}
+    return not dependent and not has_kernel(func, "CompositeImplicitAutograd")
 
 
 def _is_simple(mode: Any, func: Any) -> bool:
     """Does the trace record the operator as it is?"""
-    fake = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
-    symbolic = fake is None or fake.shape_env is not None
     kept = proxy_tensor._is_proxy_tensor_update_tensor_tracker_disabled()
     changed = mode.pre_dispatch or func in mode.decomposition_table or mode.emulate_precision_casts
-    return not (symbolic or kept or changed)
+    return not (kept or changed)
 
 
 def _argument(value: Any, tracked: Any) -> Any:
@@ -108,7 +107,7 @@ def _argument(value: Any, tracked: Any) -> Any:
     kind = type(value)
     if kind is FakeTensor:
         found = tracked[value]
-        if found.constant is not None:
+        if found.constant is not None or value._has_symbolic_sizes_strides:
             raise LookupError
         return found.proxy.node
     if kind in PLAIN:
@@ -124,7 +123,7 @@ def _recorded(tracer: Any, func: Any, given: Any, call: Callable[[], Any]) -> An
     node = tracer.create_node("call_function", func, *given, name)
     out = call()
     proxy = fx.Proxy(node, tracer)
-    if type(out) is FakeTensor:
+    if type(out) is FakeTensor and not out._has_symbolic_sizes_strides:
         tracer.tensor_tracker[out] = proxy_tensor._ProxyTensor(proxy, None)
         node.meta["val"] = proxy_tensor.snapshot_fake(out)
         return out
