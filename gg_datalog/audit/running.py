@@ -32,6 +32,7 @@ class Asked:
     only: Sequence[str] = ()
     shard: Shard = field(default_factory=Shard)
     keep: str = "failures"
+    ray: str | None = None
 
     @property
     def workers(self) -> int:
@@ -68,7 +69,7 @@ def run_audit(path: Path, out: Path, asked: Asked) -> Tally:
     Raises:
         InputError: something is wrong with the plan, the folder or this machine.
     """
-    _check()
+    _check(asked)
     plan, items = planned_items(path, asked)
     refuse(out)
     for choice in {item.run.get("engine", "auto") for item in items}:
@@ -86,20 +87,24 @@ def run_items(folder: AuditFolder, plan: Plan, items: Sequence[Item], asked: Ask
         _end_strays(mark)
         with display(len(items)) as shown:
             settings = Settings(asked.keep, asked.shard)
-            pool = _pool(plan, asked, mark)
+            pool = _pool(folder, plan, items, asked, mark)
             tally = Coordinator(folder, items, settings, pool, shown).run()
         with suppress(OSError):
             folder.work.rmdir()
     return tally
 
 
-def _check() -> None:
+def _check(asked: Asked) -> None:
     if not supported():
         raise InputError(
             "items are isolated by means of Linux, which this is not",
             None,
             "run it in a Linux container",
         )
+    if asked.ray is not None:
+        from gg_datalog.audit.ray_pool import refuse_without
+
+        refuse_without()
 
 
 def _end_strays(mark: str) -> None:
@@ -111,11 +116,22 @@ def _end_strays(mark: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _pool(plan: Plan, asked: Asked, mark: str) -> Callable[[str], Pool]:
+def _pool(
+    folder: AuditFolder, plan: Plan, items: Sequence[Item], asked: Asked, mark: str
+) -> Callable[[str], Pool]:
     homes = list(dict.fromkeys(item.home for item in plan.items if item.kind == "program"))
     settings: dict[str, Any] = {
         "captures": plan.captures,
         "preload": list(plan.preload),
         "path": homes,
     }
-    return lambda run: LocalPool(asked.workers, settings, mark)
+    address = asked.ray
+    if address is None:
+        return lambda run: LocalPool(asked.workers, settings, mark)
+    from gg_datalog.audit.ray_node import expected
+    from gg_datalog.audit.ray_pool import RayPool
+
+    engines = {item.run.get("engine", "auto"): None for item in items}
+    same = expected(engines, plan.captures)
+    there = {**settings, "expected": same, "mark": mark}
+    return lambda run: RayPool(address, asked.jobs, there, folder.path.absolute())

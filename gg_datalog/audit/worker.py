@@ -28,7 +28,7 @@ WARM = (
     "duckdb",
     "gg_datalog.audit.rows",
     "gg_datalog.result.database",
-    "gg_datalog.result.evidence",
+    "gg_datalog.diagnosis.evidence",
     "gg_datalog.diagnosis.judgement",
     "gg_datalog.inference.confirmation",
     "gg_datalog.repairs.search",
