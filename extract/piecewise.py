@@ -194,8 +194,10 @@ def _sliced_rows(side: Side, view: View, dim: int, start: int, size: int) -> Vie
         return None
     spans, local = spans_of(side, flat)
     rows, inner = prod(shape[:dim]), prod(shape[dim + 1 :])
-    if len(spans) < 2 or not 1 < rows <= MOST:
-        return None
+    row, ends = shape[dim] * inner, [sum(s.size for s in spans[:k]) for k in range(len(spans))]
+    flat_buffer = len(spans) >= rows or any(end % row for end in ends)
+    if len(spans) < 2 or not flat_buffer or not 1 < rows <= MOST:
+        return None  # (pieces of several whole rows each are a concatenation like any other)
     found: list[Span] = []
     for row in range(rows):
         found += taken(spans, (row * shape[dim] + start) * inner, size * inner)
