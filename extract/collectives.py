@@ -11,6 +11,9 @@ from typing import Any
 from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseless
 from gg_datalog.extract.context import result_shapes as result_shapes_of
 from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn, single, total
+from gg_datalog.extract.exponent_rules import (
+    of_sum,
+)
 from gg_datalog.extract.flight import waited_for
 from gg_datalog.extract.graph import Node, Ref, is_symbolic
 from gg_datalog.extract.lower import Call, lower
@@ -613,7 +616,7 @@ def reduce(ctx: Context, views: list[View], reduction: str) -> View:
         views = [single(ctx, v, dtype) for v in views]
         if any(v.scale != views[0].scale for v in views):
             raise Unsupported("a maximum of scaled tensors")
-        return need(_reduced(ctx, views, reduction))
+        return need(ctx.side.sum(views, reduction))
     raise Unsupported(f"reduction `{reduction}`")
 
 
@@ -631,23 +634,20 @@ def _added(ctx: Context, views: list[View], reduction: str, dtype: str) -> View:
             raise Unsupported("an average of integers")
         found = total(interval(v, dtype) for v in views)
         views = arithmetic(ctx, views, dtype, found)
-    whole = need(ctx.side.sum(views) if found is not None else _reduced(ctx, views, "sum"))
+
+    def add(terms: list[View]) -> View | None:
+        made = ctx.side.sum(terms)
+        if made is not None and len(terms) > 3:
+            ctx.side.sum_in_blocks(made, terms)
+        return made
+
+    if is_integer(dtype):
+        whole = need(add(views))
+    else:
+        whole = of_sum(ctx, summed(ctx.side, views, add) or need(add(views)), views)
     if found is not None and not whole.base.ring:
         learn(whole, found)
     return whole.scaled(scale(len(views)).inverse()) if reduction == "avg" else whole
-
-
-def _reduced(ctx: Context, views: list[View], kind: str) -> View | None:
-    """Members' tensors added up (or their extremum), what is put together from pieces by piece."""
-
-    def one(terms: list[View]) -> View | None:
-        whole = ctx.side.sum(terms, kind)
-        if whole is not None and kind == "sum" and len(terms) > 3:
-            ctx.side.sum_in_blocks(whole, terms)
-        return whole
-
-    whole = summed(ctx.side, views, one) if kind == "sum" else None
-    return whole or one(views)
 
 
 def gather(ctx: Context, views: list[View], dim: int, local: bool = False) -> View:

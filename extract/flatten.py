@@ -7,7 +7,7 @@ inner sum twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gg_datalog.extract.records import Sum
 from gg_datalog.extract.side import Side, collected
@@ -29,17 +29,20 @@ def uses(side: Side, live: set[Base], outputs: Iterable[Base]) -> Counter[Base]:
     for cat in side.concats:
         if cat.gives in live:
             count.update(v.base for v, _ in cat.members)
+    for add in side.spread.values():
+        if add.gives in live:
+            count.update(v.base for v in add.terms)
     return count
 
 
 def flat_sums(side: Side, live: set[Base], count: Counter[Base]) -> list[Sum]:
-    """A flat form of every outermost sum that contains others."""
+    """A flat form of every outermost sum that contains others, or multiples of others."""
     found: list[Sum] = []
     opened: set[Base] = set()
     for add in reversed(side.sums):  # what is added up later contains what was before
         if add.kind != "sum" or add.gives not in live or add.gives in opened:
             continue
-        terms, inside = _opened(add, count)
+        terms, inside = _opened(add, count, side.spread)
         opened |= inside
         if len(terms) > len(add.terms) or (inside and len(terms) > 1):
             found.append(
@@ -48,33 +51,40 @@ def flat_sums(side: Side, live: set[Base], count: Counter[Base]) -> list[Sum]:
     return found[::-1]
 
 
-def _opened(add: Sum, count: Counter[Base]) -> tuple[list[View], set[Base]]:
+def _opened(
+    add: Sum, count: Counter[Base], spread: Mapping[Base, Sum]
+) -> tuple[list[View], set[Base]]:
     """The terms of a sum with those sums opened that nothing outside of it uses, and these. (An
     average that each rank adds its own to before all is averaged again is used once per rank.)"""
     terms, inside = list(add.terms), set[Base]()
     uses = Counter(t.base for t in terms)
     shut: set[Base] = set()
-    while todo := {t.base for t in terms if _may_open(t, uses, count)} - shut:
+    while todo := {t.base for t in terms if _may_open(t, uses, count, spread)} - shut:
         for base in todo:
-            wider = [part for term in terms for part in _parts(term, base)]
+            wider = [part for term in terms for part in _parts(term, base, spread)]
             if None in wider:
                 shut.add(base)
                 continue
             terms = [view for view in wider if view is not None]
-            assert isinstance(base.made, Sum)
-            uses.update(part.base for part in base.made.terms)
+            uses.update(part.base for part in _terms(base, spread))
             inside.add(base)
     return collected(terms) or terms, inside
 
 
-def _parts(term: View, base: Base) -> list[View | None]:
+def _terms(base: Base, spread: Mapping[Base, Sum]) -> list[View]:
+    """What is added up to a base tensor; nothing where it is no sum."""
+    made = spread.get(base, base.made)
+    return made.terms if isinstance(made, Sum) and made.kind == "sum" else []
+
+
+def _parts(term: View, base: Base, spread: Mapping[Base, Sum]) -> list[View | None]:
     """The term, or what it adds up where it is ``base``."""
     if term.base is not base:
         return [term]
-    assert isinstance(base.made, Sum)
-    return [compose(term, t.dims, t.base, t.scale) for t in base.made.terms]
+    return [compose(term, t.dims, t.base, t.scale) for t in _terms(base, spread)]
 
 
-def _may_open(term: View, uses: Counter[Base], count: Counter[Base]) -> bool:
-    made = term.base.made
-    return isinstance(made, Sum) and made.kind == "sum" and uses[term.base] == count[term.base]
+def _may_open(
+    term: View, uses: Counter[Base], count: Counter[Base], spread: Mapping[Base, Sum]
+) -> bool:
+    return bool(_terms(term.base, spread)) and uses[term.base] == count[term.base]

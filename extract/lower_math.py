@@ -18,8 +18,22 @@ from gg_datalog.extract.dtypes import (
     total,
     valued,
 )
+from gg_datalog.extract.exponent_rules import (
+    of_logarithm,
+    of_sum,
+    powered,
+)
+from gg_datalog.extract.exponent_shares import (
+    interpolated,
+)
+from gg_datalog.extract.exponents import (
+    also_sum,
+    collected,
+    leaves,
+    written_terms,
+)
 from gg_datalog.extract.finite import may_be_infinite
-from gg_datalog.extract.lower_lookup import of_rows
+from gg_datalog.extract.lower_lookup import of_rows, without_maximum
 from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.lower_positions import shifted
 from gg_datalog.extract.piecewise import summed
@@ -47,11 +61,38 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
     wide = [stretched(v, shape) for v in views]
     if not wide:
         return need(ctx.side.constant(scale(0)).expanded(shape))
+    if ctx.side.notes.shared and (other := interpolated(ctx, wide)) is not None:
+        wide = other
     out = None if is_integer(dtype) else summed(ctx.side, wide, ctx.side.sum)
     out = out or need(ctx.side.sum(wide, integers=is_integer(dtype)))
-    if is_integer(dtype) and not out.base.ring:
+    if not is_integer(dtype):
+        return _in_other_words(ctx, of_sum(ctx, out, wide), wide)
+    if not out.base.ring:
         learn(out, found)
     return out
+
+
+def _in_other_words(ctx: Context, made: View, terms: Sequence[View]) -> View:
+    """Notes that a score looked up less the logarithm of the sum of all exponentials is the same of
+    scores without their maximum, and that what was taken away from scores cancels."""
+    notes = ctx.side.notes
+    if not notes.summed and not notes.stable:
+        return made
+    each = [leaf for t in terms for leaf in written_terms(t)]
+    if any(t.base in notes.summed for t in each):
+        apart = [leaf for t in each for leaf in leaves(ctx, t)]
+        plain = collected(ctx, apart)
+        if plain and len(plain) < len(apart):
+            also_sum(ctx, made, plain, known=False)
+    if not notes.stable or not any(t.base in notes.stable for t in each):
+        return made
+    if not any(t.base in notes.looked for t in each):
+        return made
+    found = collected(ctx, [part for t in each for part in without_maximum(ctx, t)])
+    highs = {low.high.base for low in notes.lows.values()}
+    if found and not any(t.base in highs for t in found):
+        also_sum(ctx, made, found, known=False)
+    return made
 
 
 FINITE = (
@@ -141,6 +182,19 @@ def clamp(ctx: Context) -> Value:
     if plainly and ctx.dtype("self") in PLAIN_IDS:
         ctx.side.integers.clamps.append((out.base, of.base, *bounds))
     return out
+
+
+@lowers("aten.exp")
+def exp(ctx: Context) -> Value:
+    out = plain(ctx)
+    return powered(ctx, out, ctx.operand("self")) if isinstance(out, View) else out
+
+
+@lowers("aten.log")
+def log(ctx: Context) -> Value:
+    out = plain(ctx)
+    floats = is_float(ctx.dtype("self") or "float")
+    return of_logarithm(ctx, out, ctx.operand("self")) if isinstance(out, View) and floats else out
 
 
 def integer_pair(ctx: Context, out: View, op: str, a: View, b: View) -> None:

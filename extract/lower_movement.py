@@ -10,7 +10,7 @@ from typing import Any
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
 from gg_datalog.extract.dtypes import cast, valued
 from gg_datalog.extract.graph import is_symbolic
-from gg_datalog.extract.pieces import flattened, in_shape, spans_of
+from gg_datalog.extract.pieces import flattened, in_shape, line, spans_of
 from gg_datalog.extract.scale import Scale, scale
 from gg_datalog.extract.view import Digit, View
 
@@ -46,7 +46,8 @@ def view(ctx: Context) -> Value:
 def reshaped(ctx: Context, x: View, shape: list[int]) -> View | None:
     """The same elements in row-major order as ``shape``: a flat buffer as what it is made of."""
     made, flat = x.reshaped(shape), flattened(x)
-    if sum(e > 1 for e in shape) < 2 or any(d.dim < 0 for d in flat.dims[0]):
+    plain = sum(e > 1 for e in shape) < 2 or any(d.dim < 0 for d in flat.dims[0])
+    if plain or (made is not None and line(x) is None):
         return made
     spans, local = spans_of(ctx.side, flat)
     if made is not None and len(spans) == 1 and spans[0].of == flat:
@@ -308,6 +309,10 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
     made = ctx.side.concat(views, dim)
     if made is None:
         made = ctx.side.opaque_concat([valued(ctx, v) for v in views], dim, True)
+    elif ctx.side.name == "dist" and any(
+        e == 1 for e in views[0].shape[:dim] + views[0].shape[dim + 1 :]
+    ):
+        ctx.side.as_opaque(made, views, dim)
     return need(made, "its dimensions do not split into whole digits")
 
 

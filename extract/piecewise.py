@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gg_datalog.extract.pieces import (
+    MOST,
     Span,
     Spans,
+    apart,
     boxes,
     concatenated,
     flattened,
@@ -28,27 +30,50 @@ if TYPE_CHECKING:
 Add = Callable[[list[View]], View | None]
 
 
-def cells(side: Side, operands: Sequence[Spans]) -> list[list[View]] | None:
-    """Operands of one dimension in pieces that lie alike on all of them, each as it lies in its own
-    tensor; None where there is one such piece only."""
+class Cell(NamedTuple):
+    """Operands as they lie in their own tensors, and the range of the result that counts."""
+
+    row: list[View]
+    start: int
+    size: int
+
+
+def cells(side: Side, operands: Sequence[Spans], sums: bool) -> list[Cell] | None:
+    """Operands of one dimension in pieces that lie alike on all of them; None where there is one
+    such piece only. Of ``sums`` the same range of several tensors is a range of their sum."""
     ends = {sum(s.size for s in spans[:k]) for spans in operands for k in range(len(spans) + 1)}
-    found: list[list[View]] = []
+    found: list[Cell] = []
     for start, end in pairwise(sorted(ends)):
         here = [taken(spans, start, end - start)[0] for spans in operands]
+        if sums and _alike(here):
+            found.append(Cell([apart(span.of) for span in here], *here[0][1:]))
+            continue
         leader = max(here, key=lambda span: len([d for d in span.of.dims[0] if d.dim >= 0]))
         at = start
-        for box in boxes(side, leader) or [flattened(leader.of)]:
+        for box in boxes(side, leader) or []:
             size = prod(box.shape)
             row = [in_shape(side, taken(s, at, size), box.shape, True) for s in operands]
-            found.append([view for view in row if view is not None])
+            found.append(Cell([view for view in row if view is not None], 0, size))
             at += size
-        if at != end or any(len(row) != len(operands) for row in found):
+        if at != end or any(len(cell.row) != len(operands) for cell in found):
             return None
-    return found if len(found) > 1 else None
+    partial = any(cell.size < prod(cell.row[0].shape) for cell in found)
+    return found if len(found) > 1 or partial else None
+
+
+def _alike(spans: Sequence[Span]) -> bool:
+    """Are they the same range of sums of one form? (All of them together are one sum then.)"""
+    first = spans[0]
+    forms = {(span.start, span.size, apart(span.of).shape) for span in spans}
+    sums = all(span.of.base.kind == "sum" for span in spans)
+    return sums and len(forms) == 1 and first.size < first.of.shape[0]
 
 
 def by_piece(
-    side: Side, views: Sequence[View], apply: Callable[[list[View]], Sequence[View] | None]
+    side: Side,
+    views: Sequence[View],
+    apply: Callable[[list[View]], Sequence[View] | None],
+    sums: bool = False,
 ) -> list[View] | None:
     """The results of something that works element by element on flat buffers, piece by piece; None
     where it is done as it is: on tensors that are no flat buffers, or where all is one piece."""
@@ -57,23 +82,22 @@ def by_piece(
     if not lines or len(lines) < len(wide) or len({view.shape for view in lines}) > 1:
         return None
     pieces = [spans_of(side, view) for view in lines]
-    rows = cells(side, [spans for spans, _ in pieces])
-    if rows is None:
+    found = cells(side, [spans for spans, _ in pieces], sums)
+    if found is None:
         return None
     outs: list[list[Span]] = []
-    for row in rows:
+    for row, start, size in found:
         given = iter(row)
         made = apply([next(given) if any(v.dims) else View(v.base, (), v.scale) for v in views])
         if made is None:
             return None
-        flat = [flattened(view) for view in made]
-        outs.append([Span(view, 0, view.shape[0]) for view in flat])
-    local = all(alike for _, alike in pieces) and not _gathered(side, rows)
+        outs.append([Span(flattened(view), start, size) for view in made])
+    local = all(alike for _, alike in pieces) and not _gathered(side, [cell.row for cell in found])
     shape = max((view.shape for view in views), key=prod)
     done = [in_line(side, spans, local) for spans in zip(*outs, strict=True)]
     shaped = [None if view is None else view.reshaped(shape) for view in done]
-    found = [view for view in shaped if view is not None]
-    return found if len(found) == len(done) else None
+    whole = [view for view in shaped if view is not None]
+    return whole if len(whole) == len(done) else None
 
 
 def _gathered(side: Side, rows: Sequence[Sequence[View]]) -> bool:
@@ -93,7 +117,7 @@ def summed(side: Side, terms: Sequence[View], add: Add) -> View | None:
         made = add(row)
         return None if made is None else [made]
 
-    flat = by_piece(side, views, one)
+    flat = by_piece(side, views, one, sums=True)
     return flat[0] if flat else _summed_along(side, views, add)
 
 
@@ -158,7 +182,25 @@ def sliced(side: Side, view: View, dim: int, start: int, size: int) -> View | No
         made = in_line(side, taken(spans, start, size), local)
         shape = [size if k == dim else 1 for k in range(len(view.dims))]
         return None if made is None else made.reshaped(shape)
-    return _sliced_along(side, view, dim, start, size)
+    found = _sliced_rows(side, view, dim, start, size)
+    return found or _sliced_along(side, view, dim, start, size)
+
+
+def _sliced_rows(side: Side, view: View, dim: int, start: int, size: int) -> View | None:
+    """The same of a flat buffer that is viewed in rows (a share of each rank in one): the pieces
+    that lie there, row by row."""
+    flat, shape = flattened(view), view.shape
+    if any(digit.dim < 0 for digit in flat.dims[0]):
+        return None
+    spans, local = spans_of(side, flat)
+    rows, inner = prod(shape[:dim]), prod(shape[dim + 1 :])
+    if len(spans) < 2 or not 1 < rows <= MOST:
+        return None
+    found: list[Span] = []
+    for row in range(rows):
+        found += taken(spans, (row * shape[dim] + start) * inner, size * inner)
+    sliced_shape = [size if k == dim else extent for k, extent in enumerate(shape)]
+    return in_shape(side, found, sliced_shape, local)
 
 
 def _sliced_along(side: Side, view: View, dim: int, start: int, size: int) -> View | None:
@@ -166,9 +208,19 @@ def _sliced_along(side: Side, view: View, dim: int, start: int, size: int) -> Vi
     note = side.notes.pieces.get(view.base)
     if note is None or view.dims[dim] != note.dims[note.dim] or view.base.kind == "concat":
         return None
+    if sorted(view.dims, key=repr) != sorted(note.dims, key=repr):
+        return None
     inside = taken(note.spans, start, size)
     parts = [side.slice(span.of, note.dim, span.start, span.size) for span in inside]
     if any(part is None for part in parts):
         return None
     whole = concatenated(side, [part for part in parts if part is not None], note.dim, note.local)
-    return None if whole is None else _under(view, note.dims, whole)
+    if whole is None:
+        return None
+    return whole.permuted(_order(note.dims, view.dims)).scaled(view.scale)
+
+
+def _order(of: Dims, wanted: Dims) -> list[int]:
+    """Where each of some dimensions is among others, which are the same in another order."""
+    places = list(range(len(of)))
+    return [places.pop(next(i for i, k in enumerate(places) if of[k] == d)) for d in wanted]

@@ -26,7 +26,7 @@ from gg_datalog.extract.records import (
     Sum,
 )
 from gg_datalog.extract.scale import ONE, Scale
-from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut, identity
+from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut, identity, merge
 
 Record = Operator | Sum | Slice | Concat
 
@@ -54,8 +54,13 @@ class Side:
     lookups: list[Lookup] = field(default_factory=list)
     onehots: dict[Base, OneHot] = field(default_factory=dict)
     alternatives: list[Operator] = field(default_factory=list)
+    # integers that programs of the other side are written with: they cannot ignore others. None
+    # where those have a loss operator themselves, which ignores what it is told to
+    told: frozenset[int] | None = None
+    exponentials: bool = False  # does some program write exponentials out?
     mesh: bool = False  # are tensors cut in more than one way?
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
+    spread: dict[Base, Sum] = field(default_factory=dict)  # multiples of sums, term by term
     integers: IntegerFacts = field(default_factory=IntegerFacts)
     bases: list[Base] = field(default_factory=list)
     at: At = field(default_factory=At)
@@ -67,6 +72,7 @@ class Side:
     passes: set[tuple[str, int, str]] = field(default_factory=set)
     _numbered: dict[Any, Any] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
+    _formed: set[Base] = field(default_factory=set)  # noted in another form
 
     # ---- base tensors ------------------------------------------------------------------------
     def base(self, shape: Sequence[int], kind: str, needs: Sequence[Base] = ()) -> Base:
@@ -102,6 +108,7 @@ class Side:
             signature = "constant 0" if value.zero else "constant 1"
             made = Operator(base.name, signature, [], (), [], [(base, ())], "constant", base.node)
             self._made(made, [base], self.operators)
+            base.range = (0, 0) if value.zero else (1, 1)
             self._numbered[key], self.at = base, at
         view = View(self._numbered[key], ())
         return view if value.zero else view.scaled(value)
@@ -189,31 +196,59 @@ class Side:
         digits it shows: a range of heads may be no range of groups and of heads in a group."""
         given = bases[0].made
         assert isinstance(given, Operator)
-        name = f"{given.name}?other{len(self.alternatives)}"
         gives = list(zip(bases, results, strict=True))
-        record = Operator(name, given.signature, given.operands, made.labels, made.maps, gives)
+        self._form(given, given.signature, given.operands, made, gives)
+
+    def _form(
+        self,
+        given: Operator | Concat,
+        signature: str,
+        operands: list[View],
+        made: Space,
+        gives: list[tuple[Base, tuple[int, ...]]],
+    ) -> None:
+        """One more operator that gives what ``given`` does."""
+        name = f"{given.name}?other{len(self.alternatives)}"
+        record = Operator(name, signature, operands, made.labels, made.maps, gives)
         record.target, record.node, record.rank = given.target, given.node, given.rank
         record.made_as = given
         self.alternatives.append(record)
+
+    def as_contraction(self, product: Base) -> None:
+        """Notes a product, element by element, as a contraction over no dimension: what is left of
+        one where a rank has a single position of what is contracted."""
+        made = product.made
+        if not isinstance(made, Operator) or product in self._formed or len(made.operands) != 2:
+            return
+        self._formed.add(product)
+        ours, theirs = ({label for row in m for _, label, _ in row} for m in made.maps)
+        labels = tuple(
+            Label(x.extent, "b" if k in ours & theirs else "i" if k in ours else "j", x.kind)
+            for k, x in enumerate(made.labels)
+        )
+        self._form(made, "contract", made.operands, Space(labels, made.maps, {}), made.gives)
 
     def alternative(self, given: View, other: View) -> None:
         """Notes that ``other`` is ``given`` computed in another way, where both are results of
         operators and lie over their bases in the same way."""
         made = other.base.made
-        same = given.dims == other.dims and given.base.shape == other.base.shape
+        other = replace(other, dims=tuple(map(merge, other.dims)))
+        order = _order(given, other)
         known = any(o.gives[0][0] is given.base and o.made_as is made for o in self.alternatives)
-        if not isinstance(made, Operator) or given.scale != other.scale or not same or known:
+        if not isinstance(made, Operator) or given.scale != other.scale or known:
+            return
+        if order is None:
             return
         if given.base is other.base:
             return
         forms = [o for o in self.alternatives if o.gives[0][0] is other.base]
         for form in (made, *forms):
-            self._also(given, form)
+            self._also(given, form, order)
 
-    def _also(self, given: View, made: Operator) -> None:
-        """``made`` as one more operator that gives ``given``."""
+    def _also(self, given: View, made: Operator, order: Sequence[int]) -> None:
+        """``made`` as one more operator that gives ``given``, its dimensions in this order."""
         name = f"{given.base.name}?other{len(self.alternatives)}"
-        gives = [(given.base, made.gives[0][1])]
+        gives = [(given.base, tuple(made.gives[0][1][i] for i in order))]
         record = Operator(name, made.signature, made.operands, made.labels, made.maps, gives)
         record.target, record.node, record.rank = made.target, made.node, made.rank
         record.made_as = made
@@ -269,6 +304,27 @@ class Side:
             other = Sum(f"{total.base.name}?by{width}", "sum", sums, total.base)
             self.blocks.append(self._block(other, made))
             total.base.needs += [v.base for v in sums]
+
+    def other_sum(self, given: Base, terms: Sequence[View]) -> None:
+        """Notes that ``given`` is the sum of ``terms``, which have its dimensions, as well."""
+        made = given.made
+        key = ("other sum", given, frozenset(terms))
+        if len(terms) < 2 or not isinstance(made, (Operator, Sum)) or key in self._numbered:
+            return
+        self._numbered[key] = given
+        found = Sum(f"{given.name}?sum{len(self.blocks)}", "sum", list(terms), given, other=True)
+        if isinstance(made, Sum) and set(made.terms) == set(found.terms):
+            return
+        found.target, found.node, found.rank = made.target, made.node, made.rank
+        self.blocks.append(found)
+        given.needs += [v.base for v in terms]
+
+    def sum_of_multiples(self, multiple: Base, terms: list[View]) -> None:
+        """Notes a multiple (or a quotient) of a sum as the sum of the multiples of its terms."""
+        made = multiple.made
+        if isinstance(made, Operator) and multiple not in self.spread:
+            self.spread[multiple] = Sum(f"{multiple.name}?spread", "sum", terms, multiple)
+            multiple.needs += [v.base for v in terms]
 
     @staticmethod
     def _block(block: Sum, made: Sum) -> Sum:
@@ -401,25 +457,31 @@ class Side:
         self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
     ) -> View | None:
         """Views one after the other, some of which repeat: an operator that needs them whole."""
-        letters = [
-            [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))]
-            for i, v in enumerate(views)
-        ]
-        out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
-
-        def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
-            if letter == "c":
-                return "c", "created"
-            return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
-
-        sizes = [v.shape[dim] for v in views]
-        given = list(zip(views, letters, strict=True))
-        created = {"c": sum(sizes)}
-        made = self.operator(f"cat({','.join(map(str, sizes))})", given, [out], naming, created)
+        if any(v.base.ring for v in views):  # what is no number yet
+            return None
+        signature, given, out, created = _as_opaque(views, dim)
+        made = self.operator(signature, given, [out], _whole, created)
         if made is None:
             return None
         self._note_pieces(made[0].base, made[0].dims, dim, spans or _as_spans(views, dim), local)
         return made[0]
+
+    def as_opaque(self, joined: View, views: Sequence[View], dim: int) -> None:
+        """Notes a concatenation as the operator that it is where a member is repeated along a
+        dimension: of that a rank may have a single position."""
+        given = joined.base.made
+        if not isinstance(given, Concat) or joined.base in self._formed:
+            return
+        self._formed.add(joined.base)
+        signature, operands, out, created = _as_opaque(views, dim)
+        made = space(operands, _whole, created)
+        if made is None or joined.base.ring or joined.scale != ONE:
+            return
+        labels, dims = made.result(out)
+        if (dims, joined.base.shape) != (joined.dims, tuple(made.labels[k].extent for k in labels)):
+            return
+        signature += f" over c:{created['c']}"
+        self._form(given, signature, list(views), made, [(joined.base, labels)])
 
     def _note_pieces(
         self, base: Base, dims: Dims, dim: int, spans: Sequence[pieces.Span], local: bool
@@ -453,6 +515,23 @@ class Side:
         return View(first.of.base, tuple(map(tuple, dims)), views[0].scale)
 
 
+def _order(given: View, other: View) -> tuple[int, ...] | None:
+    """The dimensions of the base of ``other`` in the order of those of ``given``, where both views
+    show the same positions of their bases; None where they do not."""
+    ours, theirs = ([d for dim in v.dims for d in dim] for v in (given, other))
+    if [(d.extent, d.stride) for d in ours] != [(d.extent, d.stride) for d in theirs]:
+        return None
+    if [len(dim) for dim in given.dims] != [len(dim) for dim in other.dims]:
+        return None
+    pairs = {a.dim: b.dim for a, b in zip(ours, theirs, strict=True)}
+    same = all(pairs[a.dim] == b.dim for a, b in zip(ours, theirs, strict=True))
+    order = tuple(pairs.get(i, -1) for i in range(len(given.base.shape)))
+    if not same or sorted(order) != list(range(len(other.base.shape))):
+        return None
+    shapes = [other.base.shape[i] for i in order]
+    return order if tuple(shapes) == given.base.shape else None
+
+
 # Ids become fields of records, which are read back as text: brackets, commas, blanks at the ends,
 # a number or the word for no record would be taken for something else.
 MARKS = re.compile(r"[\[\],?#\s]")
@@ -463,6 +542,26 @@ def plain_name(node: str) -> str:
     """A node's name as part of an id: marks of our own and prefixes of ranks may not occur."""
     name = MARKS.sub("_", node)
     return f"_{name}" if RESERVED.match(name) else name
+
+
+def _as_opaque(
+    views: Sequence[View], dim: int
+) -> tuple[str, list[tuple[View, Letters]], Letters, dict[str, int]]:
+    """A concatenation as an operator: signature, operands, the letters of its result, and the
+    extent of what it makes."""
+    letters = [
+        [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))] for i, v in enumerate(views)
+    ]
+    out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
+    sizes = [v.shape[dim] for v in views]
+    signature = f"cat({','.join(map(str, sizes))})"
+    return signature, list(zip(views, letters, strict=True)), out, {"c": sum(sizes)}
+
+
+def _whole(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+    if letter == "c":
+        return "c", "created"
+    return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
 
 
 def floated(views: Sequence[View]) -> tuple[list[View], Any]:

@@ -122,6 +122,14 @@ ROWS = Case(
     "x: f32[4, 3]\nw: f32[3, 2]\ns = select.int(view(w, [2, 3]), 0, rank)\n"
     "return mm(x, view(all_gather_into_tensor(s, 2, 'g'), [3, 2]))",
 )
+TOGETHER = Case(
+    "shards of several tensors are gathered at once, and each is taken out",
+    "x: f32[4, 3]\nw: f32[6, 3]\nu: f32[6]\nreturn addmm(u, x, t(w))",
+    "x: f32[4, 3]\nw: f32[3, 3]\nu: f32[3]\n"
+    "g = view(all_gather_into_tensor(cat([view(w, [9]), u]), 2, 'g'), [2, 12])\n"
+    "v = view(reshape(slice.Tensor(g, 1, 0, 9), [18]), [6, 3])\n"
+    "return addmm(reshape(slice.Tensor(g, 1, 9, 12), [6]), x, t(v))",
+)
 OF_OTHERS = {"groups": {"g": [[1, 0]]}}
 SHARDED = (
     SHARDS,
@@ -142,6 +150,11 @@ SHARDED = (
     CUT.miss("of the transpose", "view(w, [6])", "view(t(w), [6])"),
     CUBE,
     CUBE.miss("one further", "10 * rank, 10 * rank + 10", "9 * rank, 9 * rank + 10"),
+    TOGETHER,
+    TOGETHER.but("members exchanged", **OF_OTHERS),  # type: ignore[arg-type]
+    TOGETHER.miss("one further", "slice.Tensor(g, 1, 0, 9)", "slice.Tensor(g, 1, 1, 10)"),
+    TOGETHER.miss("in the other order", "cat([view(w, [9]), u])", "cat([u, view(w, [9])])"),
+    TOGETHER.miss("of two ranks as of one", "view(all_gather_into_tensor(cat([view(w, [9]), u]), 2, 'g'), [2, 12])", "view(cat([view(w, [9]), u, view(w, [9]), u]), [2, 12])"),
     ROWS,
     ROWS.miss("of the other", "0, rank", "0, 1 - rank"),
 )  # fmt: skip

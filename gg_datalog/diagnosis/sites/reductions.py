@@ -128,9 +128,11 @@ class Reduction:
     def may_be_completed(self) -> bool:
         """Can what is made of the parts still be the same as what is made of their sum? A number
         by which others are scaled (a count, a loss, a norm) may be made good by a factor later on,
-        what is linear may be added up later on, and an output may be a part itself."""
+        what is linear may be added up later on, sums of exponentials may be merged by their
+        logarithms, and an output may be a part itself."""
         return (
             all(extent == 1 for extent in self.of.shape)
+            or bool(self.scene.rows(_MERGEABLE, self.origin, list(self.users)))
             or bool(self.scene.rows(_PARTIAL, list(self.outputs)))
             or all(self._goes_on(user) for user in self.users)
         )
@@ -246,3 +248,14 @@ _ONLY_USERS = """
         AND b.kind NOT IN ('input', 'constant')
     WHERE n.side = 'dist' GROUP BY n.tensor
     HAVING bool_or(n.needs IN (SELECT unnest(?))) AND count(DISTINCT n.needs) = 1"""
+
+# A sum of exponentials of which nothing but logarithms is taken, and nothing but divided by it.
+_MERGEABLE = """
+    SELECT 1 FROM result_of r JOIN seq_operator s ON s."by" = r."by" AND s.signed = 'sum'
+    JOIN operand_of o ON o."by" = r."by"
+    JOIN result_of e ON e.gives = o."of"
+    JOIN seq_operator x ON x."by" = e."by" AND x.signed = 'exp(%)'
+    WHERE r.gives = ? AND NOT EXISTS (
+        SELECT 1 FROM result_of u JOIN dist_operator d ON d."by" = u."by"
+        WHERE u.gives IN (SELECT unnest(?)) AND d.signed NOT IN ('log(%)', 'div'))
+    LIMIT 1"""
