@@ -139,14 +139,14 @@ def clean(value: Any) -> Any:
 
 # The plan as it was: what there is to be known of.
 PLANNED = ("position", "item", "entry", "program", "configuration", "axes", "kind", "source",
-           "expected")  # fmt: skip
+           "expected", "settings")  # fmt: skip
 
 
 def planned(rows: Sequence[Json]) -> pa.Table:
     """The items of a plan as a table."""
     import pyarrow as pa
 
-    kinds = {"position": "number", "expected": "texts"}
+    kinds = {"position": "number", "expected": "texts", "settings": "text"}
     fields = [pa.field(n, _kind(kinds.get(n) or COLUMNS[n][0])) for n in PLANNED]
     return pa.Table.from_pylist([clean(dict(row)) for row in rows], pa.schema(fields))
 

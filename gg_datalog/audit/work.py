@@ -81,7 +81,8 @@ def _silent(text: str) -> None:
     """Nobody watches."""
 
 
-RUNNING = ("engine", "timeout", "partial", "layouts", "repairs", "confirm", "operators")
+RUNNING = ("engine", "timeout", "partial", "layouts", "repairs", "confirm", "operators",
+           "rules")  # fmt: skip
 
 
 def _run_options(task: Mapping[str, Any]) -> Json:

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def warm(settings: Mapping[str, Any]) -> None:
     os.dup2(2, 1)  # modules of the user may print
     for name in WARM:
         import_module(name)
-    _translated()
+    _translated(settings.get("rules") or ())
     if settings.get("captures"):
         from gg_datalog.commands.capture import tracing
 
@@ -92,13 +92,15 @@ def warm(settings: Mapping[str, Any]) -> None:
         import_module(name)
 
 
-def _translated() -> None:
-    """The rules as the engine of clingo needs them, kept in memory."""
+def _translated(others: Iterable[str]) -> None:
+    """The rules, and other ones in these folders, as the engine of clingo needs them, kept in
+    memory."""
     from gg_datalog.datalog import program_path
     from gg_datalog.engine.kept import kept
     from gg_datalog.engine.translate import translated
 
-    kept("clingo", program_path(), translated)
+    for path in [Path(folder, "main.dl") for folder in others] or [program_path()]:
+        kept("clingo", path, translated)
 
 
 def run(task: Mapping[str, Any], line: int) -> dict[str, Any]:
