@@ -73,18 +73,23 @@ SAME = ("item", "kind", "expected")
 
 def _one_plan(audits: Sequence[AuditFolder]) -> list[dict[str, Any]]:
     """The plan that all of them are parts of."""
-    plans = []
-    for audit in audits:
-        found = asked(audit, "SELECT * FROM planned ORDER BY position")
-        plans.append([dict(zip(found.columns, row, strict=True)) for row in found.rows])
-    for audit, plan in zip(audits, plans, strict=True):
-        if text := _other(plans[0], plan):
+    first, known = audits[0], _plan(audits[0])
+    for audit in audits[1:]:
+        plan = _plan(audit)
+        if not known:  # an audit that nothing was merged into yet
+            first, known = audit, plan
+        if text := _other(known, plan):
             raise InputError(
-                f"its plan is not that of {audits[0].path}: {text}",
+                f"its plan is not that of {first.path}: {text}",
                 str(audit.path),
                 "merge audits of one plan, each run with --shard; `audit diff` compares others",
             )
-    return plans[0]
+    return known
+
+
+def _plan(audit: AuditFolder) -> list[dict[str, Any]]:
+    found = asked(audit, "SELECT * FROM planned ORDER BY position")
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
 def _other(plan: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> str:

@@ -112,7 +112,7 @@ def _kind(kind: Any) -> pa.DataType:
         "number": pa.int64(),
         "real": pa.float64(),
         "flag": pa.bool_(),
-        "time": pa.timestamp("us", tz="UTC"),
+        "time": pa.timestamp("us"),  # DuckDB hands a zone to Python only with a package of zones
         "texts": pa.list_(pa.string()),
     }[kind]
 
