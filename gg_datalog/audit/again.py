@@ -153,17 +153,23 @@ def checked_rules(folder: Path) -> None:
     """
     from gg_datalog.datalog import program_path
     from gg_datalog.engine import parse_program
+    from gg_datalog.engine.check import check_program
 
     if not (folder / MAIN).is_file():
         hint = "give a folder such as gg_datalog/datalog"
         raise InputError(f"there is no {MAIN} in it", str(folder), hint)
     ours, theirs = parse_program(program_path()), parse_program(folder / MAIN)
+    check_program(theirs)
     for text in _lacking(ours, theirs):
         hint = "start from a copy of gg_datalog/datalog"
         raise InputError(text, str(folder / MAIN), hint)
 
 
 def _lacking(ours: Any, theirs: Any) -> Iterator[str]:
+    home = theirs.path.parent.resolve()
+    for file in theirs.files:
+        if not file.resolve().is_relative_to(home):
+            yield f"it includes {file}, which is not in the folder"
     for name in ours.outputs:
         if name not in theirs.outputs:
             yield f"relation {name} is no output of these rules"

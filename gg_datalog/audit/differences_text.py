@@ -31,8 +31,8 @@ def as_text(told: Differences) -> str:
 
 def _headline(told: Differences) -> str:
     worse = ", ".join(f"{name}: {count}" for name, count in told.worse().items())
-    word = "WORSE" if worse else "NOTHING WORSE"
-    return f"{word}: {worse or 'over all'}; {told.both} items are in both"
+    text = f"WORSE: {worse}" if worse else "NOTHING WORSE"
+    return f"{text}; {told.both} item{'' if told.both == 1 else 's'} in both"
 
 
 def _changed(row: Changed) -> str:
