@@ -83,7 +83,7 @@ def finding(kind: Kind, message: str, **where: Any) -> Finding:
 
 def rows(database: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
     """All rows of a query."""
-    return list(database.sql(sql).fetchall())
+    return list(database.execute(sql).fetchall())
 
 
 # ---- collectives, limits, notes ------------------------------------------------------------------

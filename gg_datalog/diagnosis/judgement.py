@@ -21,7 +21,7 @@ def judge(
     database: duckdb.DuckDBPyConnection,
 ) -> tuple[str, list[OutputRow], list[Finding], list[Assumption]]:
     """Verdict, outputs, findings and assumptions of a result."""
-    statuses = database.sql(
+    statuses = database.execute(
         "SELECT wants, s.seq, status, name FROM output_status s JOIN output_name USING (wants) "
         "ORDER BY wants"
     ).fetchall()
@@ -30,13 +30,13 @@ def judge(
         wants: OutputRow(seq, status, relations.get(wants) if status == "mapped" else None, name)
         for wants, seq, status, name in statuses
     }
-    (verdict,) = database.sql("SELECT verdict FROM verdict").fetchall()[0]
-    taken = database.sql("SELECT kind, text FROM assumption").fetchall()
+    (verdict,) = database.execute("SELECT verdict FROM verdict").fetchall()[0]
+    taken = database.execute("SELECT kind, text FROM assumption").fetchall()
     assumptions = [Assumption(kind, text) for kind, text in taken]
-    returned = database.sql(_RETURNED).fetchall()
+    returned = database.execute(_RETURNED).fetchall()
     shares = {wants: dict(zip(names, ranks, strict=True)) for wants, names, ranks in returned}
-    unknown = {wants for (wants,) in database.sql("SELECT wants FROM order_unknown").fetchall()}
-    moved = database.sql("SELECT wants FROM output_misplaced ORDER BY wants").fetchall()
+    unknown = {wants for (wants,) in database.execute("SELECT wants FROM order_unknown").fetchall()}
+    moved = database.execute("SELECT wants FROM output_misplaced ORDER BY wants").fetchall()
     found = [
         *diagnose(database),
         *(
@@ -81,7 +81,7 @@ def _moved_state(
     relations: Mapping[int, str],
 ) -> Iterator[Finding]:
     """State that comes back in another relation than the one in which it was given."""
-    for wants, given, dist, pieces in database.sql(_STATE_LOST).fetchall():
+    for wants, given, dist, pieces in database.execute(_STATE_LOST).fetchall():
         output, back = outputs[wants], relations.get(wants, "")
         title = output.name or output.seq
         told = some(list(dict.fromkeys(pieces)))
@@ -107,7 +107,7 @@ def state_kept(database: duckdb.DuckDBPyConnection) -> int:
         SELECT count(DISTINCT wants) FROM state_kept
         WHERE wants NOT IN (SELECT wants FROM state_lost)
           AND wants IN (SELECT wants FROM output_status WHERE status = 'mapped')"""
-    ((found,),) = database.sql(sql).fetchall()
+    ((found,),) = database.execute(sql).fetchall()
     return int(found)
 
 

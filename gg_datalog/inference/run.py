@@ -88,20 +88,23 @@ def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -
     refuse_foreign(result, "result")
     refuse_inside([facts, *options.operators], result)
     with in_use_for(result, facts):
-        return _run_facts(facts, result, options, progress)
+        started = perf_counter()
+        progress("reading facts")
+        given = _given(open_facts(facts), options, progress)
+        return run_given(given, facts, result, options, progress, perf_counter() - started)
 
 
-def _run_facts(facts: Path, result: Path, options: Options, progress: Progress) -> Report:
-    started = perf_counter()
+def run_given(
+    given: Facts, facts: Path, result: Path, options: Options, progress: Progress, read: float = 0.0
+) -> Report:
+    """The same over facts that are in memory, and lie, or would lie, in the folder ``facts``.
+    ``read`` is how many seconds it took to read them."""
     engine = select_engine(options.engine)
-    progress("reading facts")
-    given = _given(open_facts(facts), options, progress)
     tables = _as_allowed(given.tables, options)
     if not tables["wanted"].num_rows:
         raise InputError(
             "the facts have no outputs to check", str(facts), "extract with --output SEQ[=DIST]"
         )
-    read = perf_counter() - started
     inputs = {relation.name: tables[relation.name] for relation in RULE_RELATIONS}
     with replaced_folder(result, "result") as fresh, ThreadPoolExecutor(1) as beside:
         stored = beside.submit(create, fresh / DATABASE, tables)

@@ -72,7 +72,7 @@ def complete(connection: duckdb.DuckDBPyConnection, derived: Mapping[str, pa.Tab
 
 def decide(connection: duckdb.DuckDBPyConnection, report: Report) -> None:
     """Adds what a report says of every output, for views that speak of it."""
-    outputs = connection.sql("SELECT wants FROM output_name ORDER BY wants").fetchall()
+    outputs = connection.execute("SELECT wants FROM output_name ORDER BY wants").fetchall()
     rows = [
         [wants, row.status, row.evidence]
         for (wants,), row in zip(outputs, report.outputs, strict=True)
@@ -82,7 +82,7 @@ def decide(connection: duckdb.DuckDBPyConnection, report: Report) -> None:
 
 
 def _store(connection: duckdb.DuckDBPyConnection, relations: Mapping[str, pa.Table]) -> None:
-    comments = relation_comments() | COMMENTS
+    comments = {**relation_comments(), **COMMENTS}
     # Most relations of most cases are empty: registering each of them takes longer than all else.
     empty = [name for name, table in relations.items() if not table.num_rows and table.num_columns]
     connection.execute("\n".join(_declared(name, relations[name].schema) for name in empty))
