@@ -153,6 +153,10 @@ def test_diff_shows_the_program_that_changed(home: Path, tmp_path: Path) -> None
     change = {"item": "c4", "before": "refines", "after": "does-not-refine", "what": "content"}
     assert told["changed"] == [{**change, "worse": True}]
     assert {finding["item"] for finding in told["new"]} == {"c4"}
+    changes = json.loads(audit("query", tmp_path / "after", "changes", "--format", "json").output)
+    assert [(row["item"], row["what"], row["flapping"]) for row in changes] == [
+        ("c4", "content", False)
+    ]
     words = audit("diff", home / "before", tmp_path / "after").output
     assert words.startswith("WORSE") and "c4: was refines, now does-not-refine" in words
     same = audit("diff", home / "before", home / "before")
