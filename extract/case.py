@@ -24,7 +24,8 @@ class Output:
     ``name`` is what the program calls it, where a capture knows: a parameter's gradient; with
     ``any_layout`` the ranks may return its elements in any order; ``state`` are the sequential
     input that it is the new value of, and per rank what held that; ``lacks`` says per rank which
-    input it uses without returning the gradient that the output is."""
+    input it uses without returning the gradient that the output is. ``gradient``: the output is
+    declared to be a gradient."""
 
     seq: str
     dist: Mapping[int, str]
@@ -33,6 +34,14 @@ class Output:
     any_layout: bool = False
     state: tuple[str, Mapping[int, str]] | None = None
     lacks: Mapping[int, str] = field(default_factory=dict)
+    gradient: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What it is, where the case says so: ``state`` or ``gradient``."""
+        if self.state is not None:
+            return "state"
+        return "gradient" if self.gradient or self.lacks else ""
 
 
 @dataclass(frozen=True)
@@ -284,9 +293,20 @@ def _output(row: Mapping[str, Any], path: Path) -> Output:
     if row.get("placement", "any") != "any":
         hint = 'leave it out, or say "any"; orders that are known belong into relations.json'
         raise InputError(f"unknown `placement` of output `{seq}`", str(path), hint)
+    if row.get("kind", "gradient") != "gradient":
+        hint = 'leave it out, or say "gradient"; new values of inputs have `state`'
+        raise InputError(f"unknown `kind` of output `{seq}`", str(path), hint)
     found = {int(r or -1): node for r, node in names.items()}
-    state = _state(row, path)
-    return Output(str(seq), found, partial, title, "placement" in row, state, _lacks(row, path))
+    return Output(
+        str(seq),
+        found,
+        partial,
+        title,
+        any_layout="placement" in row,
+        state=_state(row, path),
+        lacks=_lacks(row, path),
+        gradient="kind" in row,
+    )
 
 
 def _lacks(row: Mapping[str, Any], path: Path) -> Mapping[int, str]:

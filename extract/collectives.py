@@ -11,10 +11,14 @@ from typing import Any
 from gg_datalog.extract.context import SENSELESS, Context, Unsupported, senseless
 from gg_datalog.extract.context import result_shapes as result_shapes_of
 from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn, single, total
+from gg_datalog.extract.exponent_rules import (
+    of_sum,
+)
 from gg_datalog.extract.flight import waited_for
 from gg_datalog.extract.graph import Node, Ref, is_symbolic
 from gg_datalog.extract.lower import Call, lower
 from gg_datalog.extract.lower_movement import joined, need
+from gg_datalog.extract.piecewise import summed
 from gg_datalog.extract.scale import scale
 from gg_datalog.extract.side import At
 from gg_datalog.extract.view import View
@@ -630,11 +634,19 @@ def _added(ctx: Context, views: list[View], reduction: str, dtype: str) -> View:
             raise Unsupported("an average of integers")
         found = total(interval(v, dtype) for v in views)
         views = arithmetic(ctx, views, dtype, found)
-    whole = need(ctx.side.sum(views))
+
+    def add(terms: list[View]) -> View | None:
+        made = ctx.side.sum(terms)
+        if made is not None and len(terms) > 3:
+            ctx.side.sum_in_blocks(made, terms)
+        return made
+
+    if is_integer(dtype):
+        whole = need(add(views))
+    else:
+        whole = of_sum(ctx, summed(ctx.side, views, add) or need(add(views)), views)
     if found is not None and not whole.base.ring:
         learn(whole, found)
-    if len(views) > 3:
-        ctx.side.sum_in_blocks(whole, views)
     return whole.scaled(scale(len(views)).inverse()) if reduction == "avg" else whole
 
 

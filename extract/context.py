@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.extract.dtypes import cast, is_float, span, valued
 from gg_datalog.extract.graph import Graph, Literal, Node, Ref, extents, is_symbolic
 from gg_datalog.extract.labels import Naming
+from gg_datalog.extract.piecewise import by_piece
 from gg_datalog.extract.scale import Scale, finite, scale
 from gg_datalog.extract.side import Side, floated
 from gg_datalog.extract.signature import REQUIRED
@@ -206,6 +207,13 @@ class Context:
     ) -> list[View]:
         """An operator that works element by element, but for dimensions ``whole``."""
         views = views if formal else [valued(self, v) for v in views]
+        if not whole and numbered and is_float(self.node.dtype or "float"):
+
+            def apply(row: list[View]) -> list[View]:
+                return self.elementwise(signature, row, (), linear, passes, results)
+
+            if (pieces := by_piece(self.side, views, apply)) is not None:
+                return pieces
         views, dims = self.aligned(views, bool(whole))
         letters = [str(i) for i in range(len(views[0].dims))]
         named = {str(i) for i in whole}

@@ -136,7 +136,7 @@ class SideEmitter:
         for add in (*self.side.sums, *flat_sums(self.side, self.live, self.count)):
             if add.gives in self.live:
                 self._sum(add)
-        for block in self.side.blocks:
+        for block in (*self.side.blocks, *self.side.spread.values()):
             if block.gives in self.live:
                 self._sum(block, reported=False)
         for cut in self.side.slices:
@@ -179,7 +179,7 @@ class SideEmitter:
             size,
             base.dtype,
         )
-        if base.made is None:
+        if base.made is None and base.kind != "input":
             for place, needed in enumerate(base.needs):
                 self.out.add(
                     "tensor_needs", self.side.name, base.name, base.name, needed.name, place
@@ -245,6 +245,8 @@ class SideEmitter:
             self.out.add(
                 "term_of", add.name, place, term.base.name, self.out.scale(term.scale), shape
             )
+        if add.other:
+            self.out.add("alternative", add.name)
         if reported and not add.name.endswith("?flat"):
             self._needs(add.name, add.gives, terms, add)
 

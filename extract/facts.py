@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,7 @@ from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
 from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
-from gg_datalog.extract.graph import Graph, is_symbolic
+from gg_datalog.extract.graph import Graph, integers_of, is_symbolic
 from gg_datalog.extract.placing import write_placing, write_state
 from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
@@ -23,6 +24,9 @@ from gg_datalog.extract.side import Side
 from gg_datalog.extract.table import Table, load_table
 from gg_datalog.extract.view import Base, View
 from gg_datalog.foundation.errors import InputError
+
+LOSS = re.compile(r"nll_loss|cross_entropy")
+EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")
 
 Progress = Callable[[str], None] | None
 
@@ -58,13 +62,24 @@ def build_sides(files: CaseFiles, operators: Sequence[Path], progress: Progress)
     for kind, text in case.notes:
         notes.assume(kind, text)
     worlds = {}
+    exponentials = any(map(_has_exponentials, (case.seq, *case.dist.values())))
     for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
         say("lowering the " + ("sequential graph" if name == "seq" else f"{len(graphs)} ranks"))
         worlds[name] = _world(name, graphs, case, rows, table, notes)
+        side = worlds[name].contexts[min(graphs)].side
+        side.exponentials = exponentials
+        others = list(case.dist.values()) if name == "seq" else [case.seq]
+        if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
+            side.told = frozenset(number for graph in others for number in integers_of(graph))
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
     say("writing facts")
     tables = _tables(_emit(case, rows, worlds, table, notes))
     return Built(case, worlds, tables, table)
+
+
+def _has_exponentials(graph: Graph) -> bool:
+    """Does a program write out exponentials, as what merges parts of a softmax does?"""
+    return any(EXPONENTIAL.search(node.target) for node in graph.nodes.values())
 
 
 def _world(
@@ -98,6 +113,8 @@ def _emit(
         wanted = views[number] = _returned(seq, row.seq)
         shares[number] = {}
         out.add("output_name", number, row.seq, int(row.partial), row.name)
+        if row.kind:
+            out.add("output_kind", number, row.kind)
         out.add("wanted", number, wanted.base.name, out.scale(wanted.scale))
         out.add("output_view", number, "seq", 0, _digits(wanted))
         roots["seq"].append(wanted.base)

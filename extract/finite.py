@@ -7,9 +7,10 @@ finite numbers by sums, products and functions without poles is finite over the 
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from gg_datalog.extract.records import Concat, Operator, Slice, Sum
-from gg_datalog.extract.view import Base
+from gg_datalog.extract.view import Base, View
 
 # Operators that give finite numbers for finite ones, over the reals and far from overflow. Of any
 # other operator that is not known: poles, roots of negative numbers, exponentials.
@@ -27,29 +28,41 @@ TAMED = frozenset(
     ["argmax", "argmin", "argsort", "bernoulli", "eq", "ge", "gt", "isinf", "isnan", "le",
      "logical_and", "logical_not", "logical_or", "lt", "ne", "nan_to_num", "one_hot"]
 )  # fmt: skip
+# Norms, and their gradients.
+NORM = re.compile(r"(aten|apex)\.\w*(layer|rms|group)_norm")
+POLE_AT_0 = frozenset(["div", "log", "reciprocal", "rsqrt", "sqrt"])
 INFINITE = re.compile(r"\b-?(inf|nan)\b")
 
 
-def may_be_infinite(base: Base, known: dict[Base, bool] | None = None) -> bool:
-    """May the tensor hold something that is no finite number, its inputs being finite?"""
-    known = {} if known is None else known
+def may_be_infinite(
+    base: Base, positive: Container[Base] | None = None, finite: set[Base] | None = None
+) -> bool:
+    """May the tensor hold something that is no finite number, its inputs being finite? Where it is
+    known which tensors are ``positive``, their logarithms and quotients by them are finite over the
+    reals, and so are exponentials, however large. ``finite`` are those that are known not to, and
+    more are put into it."""
+    known: dict[Base, bool] = {}
     todo = [base]
     while todo:
         one = todo[-1]
+        if finite is not None and one in finite:
+            known[one] = False
         if one in known:
             todo.pop()
             continue
-        verdict, needs = _itself(one)
+        verdict, needs = _itself(one, positive)
         missing = [b for b in needs if b not in known]
         if verdict is None and missing:
             todo += missing
             continue
         known[one] = any(known[b] for b in needs) if verdict is None else verdict
         todo.pop()
+    if finite is not None:
+        finite.update(one for one, infinite in known.items() if not infinite)
     return known[base]
 
 
-def _itself(base: Base) -> tuple[bool | None, list[Base]]:
+def _itself(base: Base, positive: Container[Base] | None) -> tuple[bool | None, list[Base]]:
     """What the operator that gives the tensor says, or the tensors that decide."""
     made = base.made
     if isinstance(made, Operator):
@@ -60,6 +73,8 @@ def _itself(base: Base) -> tuple[bool | None, list[Base]]:
             return False, []
         if name in TAMED:
             return INFINITE.search(made.signature) is not None, []
+        if positive is not None and _has_no_pole(name, made, positive):
+            return None, [v.base for v in made.operands]
         if name not in FINITE or INFINITE.search(made.signature):
             return True, []
         return None, [v.base for v in made.operands]
@@ -70,3 +85,37 @@ def _itself(base: Base) -> tuple[bool | None, list[Base]]:
     if isinstance(made, Concat):
         return None, [v.base for v, _ in made.members]
     return base.kind not in ("input", "constant"), []
+
+
+def _has_no_pole(name: str, made: Operator, positive: Container[Base]) -> bool:
+    """Is it finite over the reals: an exponential, a norm (its epsilon keeps it from 0), the
+    logarithm or a root of something positive, a quotient by it?"""
+    if name == "exp" or NORM.match(name):
+        return True
+    return name in POLE_AT_0 and _above_0(made.operands[-1], positive)
+
+
+def _above_0(x: View, positive: Container[Base]) -> bool:
+    """Is it more than 0: a sum of what is never less, not all of which may be 0?"""
+    if x.scale.atoms or x.scale.ratio <= 0:
+        return False
+    made = x.base.made
+    if x.base in positive or (isinstance(made, Operator) and made.signature == "constant 1"):
+        return True
+    if not isinstance(made, Sum) or made.kind != "sum":
+        return False
+    above = [_above_0(t, positive) for t in made.terms]
+    return any(above) and all(a or _is_square(t) for a, t in zip(above, made.terms, strict=True))
+
+
+def _is_square(x: View) -> bool:
+    """Is it never less than 0: a square, or a sum of those over some dimension?"""
+    made = x.base.made
+    if x.scale.ratio < 0 or not isinstance(made, Operator):
+        return False
+    if made.signature == "sum":
+        return _is_square(made.operands[0])
+    if made.signature not in ("mul", "contract") or len(made.operands) != 2:
+        return made.signature.startswith("pow(%, 2") or made.signature == "square(%)"
+    (a, b), (one, other) = made.operands, made.maps
+    return (a.base, a.scale, one) == (b.base, b.scale, other)

@@ -1,4 +1,4 @@
-"""Sums of sums: a sum whose only use is another sum becomes part of it.
+"""Sums of sums: a sum that only another one uses, itself or in what it adds up, becomes part of it.
 
 Both forms are kept, the sum as written and the flat one, since the other side may have used the
 inner sum twice.
@@ -7,10 +7,10 @@ inner sum twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gg_datalog.extract.records import Sum
-from gg_datalog.extract.side import Side
+from gg_datalog.extract.side import Side, collected
 from gg_datalog.extract.view import Base, View, compose
 
 
@@ -29,41 +29,62 @@ def uses(side: Side, live: set[Base], outputs: Iterable[Base]) -> Counter[Base]:
     for cat in side.concats:
         if cat.gives in live:
             count.update(v.base for v, _ in cat.members)
+    for add in side.spread.values():
+        if add.gives in live:
+            count.update(v.base for v in add.terms)
     return count
 
 
 def flat_sums(side: Side, live: set[Base], count: Counter[Base]) -> list[Sum]:
-    """A flat form of every outermost sum that contains another one."""
-    inner = {
-        t.base
-        for add in side.sums
-        if add.kind == "sum" and add.gives in live
-        for t in add.terms
-        if _opens(t, count)
-    }
+    """A flat form of every outermost sum that contains others, or multiples of others."""
     found: list[Sum] = []
-    for add in side.sums:
-        if add.kind != "sum" or add.gives not in live or add.gives in inner:
+    opened: set[Base] = set()
+    for add in reversed(side.sums):  # what is added up later contains what was before
+        if add.kind != "sum" or add.gives not in live or add.gives in opened:
             continue
-        terms = [leaf for term in add.terms for leaf in _leaves(term, count)]
-        if len(terms) > len(add.terms):
+        terms, inside = _opened(add, count, side.spread)
+        opened |= inside
+        if len(terms) > len(add.terms) or (inside and len(terms) > 1):
             found.append(
                 Sum(f"{add.name}?flat", "sum", terms, add.gives, add.target, add.node, add.rank)
             )
-    return found
+    return found[::-1]
 
 
-def _opens(term: View, count: Counter[Base]) -> bool:
-    made = term.base.made
-    return isinstance(made, Sum) and made.kind == "sum" and count[term.base] == 1
+def _opened(
+    add: Sum, count: Counter[Base], spread: Mapping[Base, Sum]
+) -> tuple[list[View], set[Base]]:
+    """The terms of a sum with those sums opened that nothing outside of it uses, and these. (An
+    average that each rank adds its own to before all is averaged again is used once per rank.)"""
+    terms, inside = list(add.terms), set[Base]()
+    uses = Counter(t.base for t in terms)
+    shut: set[Base] = set()
+    while todo := {t.base for t in terms if _may_open(t, uses, count, spread)} - shut:
+        for base in todo:
+            wider = [part for term in terms for part in _parts(term, base, spread)]
+            if None in wider:
+                shut.add(base)
+                continue
+            terms = [view for view in wider if view is not None]
+            uses.update(part.base for part in _terms(base, spread))
+            inside.add(base)
+    return collected(terms) or terms, inside
 
 
-def _leaves(term: View, count: Counter[Base]) -> list[View]:
-    if not _opens(term, count):
+def _terms(base: Base, spread: Mapping[Base, Sum]) -> list[View]:
+    """What is added up to a base tensor; nothing where it is no sum."""
+    made = spread.get(base, base.made)
+    return made.terms if isinstance(made, Sum) and made.kind == "sum" else []
+
+
+def _parts(term: View, base: Base, spread: Mapping[Base, Sum]) -> list[View | None]:
+    """The term, or what it adds up where it is ``base``."""
+    if term.base is not base:
         return [term]
-    made = term.base.made
-    assert isinstance(made, Sum)
-    seen = [compose(term, t.dims, t.base, t.scale) for t in made.terms]
-    if any(v is None for v in seen):
-        return [term]
-    return [leaf for v in seen if v is not None for leaf in _leaves(v, count)]
+    return [compose(term, t.dims, t.base, t.scale) for t in _terms(base, spread)]
+
+
+def _may_open(
+    term: View, uses: Counter[Base], count: Counter[Base], spread: Mapping[Base, Sum]
+) -> bool:
+    return bool(_terms(term.base, spread)) and uses[term.base] == count[term.base]

@@ -157,6 +157,24 @@ def references(value: Any) -> Iterator[str]:
             yield from references(part)
 
 
+def integers_of(graph: Graph) -> set[int]:
+    """The integers among the arguments of all operators, those that they have by default too."""
+    found: set[int] = set()
+    for node in graph.nodes.values():
+        todo: list[Any] = [node.args, node.kwargs, node.bound]
+        if node.signature is not None:
+            todo += [p.default for p in node.signature.parameters if p.name not in node.bound]
+        while todo:
+            value = todo.pop()
+            if isinstance(value, (int, float)) and value == value // 1:
+                found.add(int(value))
+            elif isinstance(value, (list, tuple)):
+                todo += value
+            elif isinstance(value, Mapping):
+                todo += value.values()
+    return found
+
+
 def _flatten(value: Any) -> Iterator[Any]:
     if isinstance(value, (list, tuple)):
         for part in value:

@@ -26,6 +26,7 @@ from gg_datalog.extract import (
     lower_random,
     lower_reduce,
     lower_select,
+    lower_softmax,
 )
 from gg_datalog.extract.context import (
     HANDLERS,
@@ -101,6 +102,7 @@ _ = (
     lower_random,
     lower_reduce,
     lower_select,
+    lower_softmax,
 )
 
 

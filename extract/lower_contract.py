@@ -16,6 +16,12 @@ from gg_datalog.extract.dtypes import (
     product,
     repeated,
 )
+from gg_datalog.extract.exponent_rules import (
+    over_dims,
+)
+from gg_datalog.extract.exponents import (
+    is_weighted,
+)
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_math import added, factor
@@ -65,7 +71,14 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
         learn(view, found)
     for x, lx, y, ly in ((both[0], la, both[1], lb), (both[1], lb, both[0], la)):
         _without_padding(ctx, view, x, lx, y, ly, out)
-    return view.scaled(by)
+    view = view.scaled(by)
+    if found is not None or not is_weighted(ctx, a, b):
+        return view
+
+    def again(operands: Sequence[View]) -> View:
+        return contract(ctx, operands[0], la, operands[1], lb, out)
+
+    return over_dims(ctx, view, [(a, la), (b, lb)], out, again)
 
 
 def refine(

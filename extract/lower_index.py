@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
+from gg_datalog.extract.exponents import (
+    written_terms,
+)
 from gg_datalog.extract.graph import SYMBOL
 from gg_datalog.extract.labels import Letters, space
 from gg_datalog.extract.lower_contract import contract
 from gg_datalog.extract.lower_lookup import IDS_IN_RANGE, TAKEN, take
 from gg_datalog.extract.lower_mask import masked
 from gg_datalog.extract.lower_math import added
-from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_movement import joined, need
 from gg_datalog.extract.lower_positions import rows_at
 from gg_datalog.extract.lower_select import inverse, is_permutation, scattered_chosen
-from gg_datalog.extract.records import OneHot, Operator, Sum
+from gg_datalog.extract.notes import Classes
+from gg_datalog.extract.records import OneHot, Operator
 from gg_datalog.extract.scale import ONE, scale
-from gg_datalog.extract.view import Base, Digit, View, compose, identity
+from gg_datalog.extract.view import Base, Digit, View, identity
 
 MASKS = ("bool", "uint8")  # an index of this type is a mask
 
@@ -165,6 +169,7 @@ def placed(
     wherever some mask is true, the same with masked ids is another form of it."""
     hot = one_hot(ctx, ids, li, extent)
     made = contract(ctx, g, lg, hot, [*li, TAKEN], out)
+    note_classes(ctx, made, g, lg, hot, li, out)
     note = ctx.side.notes.cleared.get(g.base)
     if note is None or note.of.base.kind == "uninitialised" or (seen := note.seen_as(g)) is None:
         return made
@@ -178,15 +183,27 @@ def placed(
     return made
 
 
-def leaves(x: View) -> list[View]:
-    """The terms of a tensor that is a sum (of sums), else the tensor."""
-    record = x.base.made
-    if not isinstance(record, Sum) or record.kind != "sum":
-        return [x]
-    seen = [compose(x, t.dims, t.base, t.scale) for t in record.terms]
-    if any(v is None for v in seen):
-        return [x]
-    return [leaf for v in seen if v is not None for leaf in leaves(v)]
+def note_classes(
+    ctx: Context, made: View, g: View, lg: Letters, hot: View, li: Letters, out: Letters
+) -> None:
+    """Notes ``made`` as a factor per row times the one-hot class of the row, where it is that:
+    nothing was added up."""
+    sizes = dict(zip(li, hot.shape, strict=False))
+    if any(sizes[n] > 1 and n not in out for n in li) or not set(lg) <= {*li, *out}:
+        return
+    at = list(out).index(TAKEN)
+    ones = [n for n in (*lg, *li) if n not in out]
+    if any(g.shape[i] > 1 for i, n in enumerate(lg) if n in ones):
+        return
+    dims = dict(zip(lg, g.dims, strict=True))
+    wide = dict(zip([*li, TAKEN], hot.dims, strict=True))
+    factor = View(g.base, tuple(() if n == TAKEN else dims.get(n, ()) for n in out), g.scale)
+    alone = View(hot.base, tuple(wide.get(n, ()) for n in out), hot.scale)
+    rows = [e if i != at else 1 for i, e in enumerate(made.shape)]
+    spread, over_rows = factor.expanded(rows), alone.expanded(made.shape)
+    if spread is not None and over_rows is not None:
+        factor = spread.scaled(made.scale.inverse())
+        ctx.side.notes.classes[made.base] = Classes(made.dims, factor, over_rows, at)
 
 
 @lowers("aten.embedding_dense_backward")
@@ -197,10 +214,20 @@ def embedding_backward(ctx: Context) -> Value:
         raise Unsupported("gradients scaled by frequency")
     if not isinstance(rows, int) or rows < 1 or not isinstance(padding, int):
         raise Unsupported("its number of rows is not known")
-    if padding >= 0:
-        raise Unsupported("a table with a padding row")
     li = [f"t{i}" for i in range(len(ids.dims))]
-    return placed(ctx, g, [*li, "x"], ids, li, rows, [TAKEN, "x"])
+    made = placed(ctx, g, [*li, "x"], ids, li, rows, [TAKEN, "x"])
+    return without_row(ctx, made, padding) if 0 <= padding < rows else made
+
+
+def without_row(ctx: Context, x: View, row: int) -> View:
+    """``x`` with 0 in one row: that of a table whose ids do not count. Only the row itself is
+    masked, so that ranks with other rows have them as they are."""
+    true = need(ctx.side.constant(ONE).expanded([1, x.shape[1]]))
+    spans = [(0, row), (row, 1), (row + 1, x.shape[0] - row - 1)]
+    parts = [need(ctx.side.slice(x, 0, start, size)) for start, size in spans if size]
+    at = 1 if row else 0
+    parts[at] = masked(ctx, parts[at], true, scale(0))
+    return joined(ctx, parts, 0)
 
 
 @lowers("aten.nonzero")
@@ -237,7 +264,7 @@ def empty_at(ctx: Context, x: View, mask: View) -> bool:
     """Is every term of ``x`` 0 where the mask is true: put where another expert was chosen?"""
     if ctx.side.is_zero(x):
         return True
-    terms = leaves(x)
+    terms = written_terms(x)
     if any([d for dim in t.dims for d in dim] != _digits(t.base) for t in terms):
         return False
     other = [ctx.side.notes.placed.get(t.base) for t in terms]
@@ -364,7 +391,7 @@ def put_each_row(ctx: Context, x: View, ids: View, value: View, accumulate: bool
     """In row i, position ids[i] becomes value[i] (or more by that much)."""
     if len(ids.dims) != 1 or (wide := value.expanded(ids.shape)) is None:
         raise Unsupported("values put at an index of several dimensions")
-    terms = leaves(wide)
+    terms = written_terms(wide)
     if not accumulate and not ctx.side.is_zero(x):
         there = each_row(ctx, x, ids)
         old = [t for t in terms if (t.base, t.dims, t.scale) == (there.base, there.dims, ONE)]

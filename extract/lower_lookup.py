@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from gg_datalog.extract.context import Context
+from gg_datalog.extract.context import Context, Unsupported
+from gg_datalog.extract.exponents import (
+    also_sum,
+    over,
+    repeats,
+    tidy,
+    total_of,
+)
 from gg_datalog.extract.labels import Letters, Space, space
-from gg_datalog.extract.records import Label, Lookup
+from gg_datalog.extract.notes import Looked
+from gg_datalog.extract.records import Label, Lookup, Sum
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.side import _as_term
-from gg_datalog.extract.view import Base, View, compose, identity
+from gg_datalog.extract.view import Base, Digit, View, compose, identity
 
 TAKEN = "v"
 
@@ -37,6 +46,26 @@ def masked_lookup(ctx: Context, gives: Base, of: View, mask: View) -> None:
     _note_lookup(ctx, gives, operands, made, letters, mask.base)
 
 
+def of_rows(ctx: Context, gives: View, x: View, apply: Callable[[View], View]) -> None:
+    """Notes what is applied to rows that ids choose, element by element, as rows of a table that it
+    is applied to: the mask may come after it."""
+    found = ctx.side.notes.taken.get(x.base)
+    plainly = gives.dims == x.dims and gives.base.shape == x.base.shape
+    if found is None or found.mask is not None or not plainly or {x.scale, gives.scale} != {ONE}:
+        return
+    table, ids = found.operands
+    rows = apply(table)
+    if rows.dims != table.dims or rows.base.shape != table.base.shape or rows.scale != ONE:
+        return
+    if gives.base in ctx.side.notes.taken:
+        return
+    name = f"{gives.base.name}?lookup"
+    made = replace(found, name=name, operands=[rows, ids], gives=gives.base)
+    ctx.side.lookups.append(made)
+    ctx.side.notes.taken[gives.base] = made
+    gives.base.needs += [rows.base, ids.base]
+
+
 def _over_result(found: Lookup, place: int, view: View) -> View:
     """An operand with one dimension per dimension of the result."""
     term = _as_term(view, found.maps[place], found.labels)
@@ -58,7 +87,43 @@ def take(ctx: Context, table: View, lt: Letters, ids: View, li: Letters, out: Le
     if made is not None and table.scale == ids.scale == ONE:
         _note_lookup(ctx, view.base, [table, ids], made, out)
     ctx.notes.assume(*IDS_IN_RANGE)
+    looked = Looked(table, tuple(lt), ids, tuple(li), tuple(out), view.dims)
+    if view.scale == ONE and view.base not in ctx.side.notes.looked:
+        ctx.side.notes.looked[view.base] = looked
+        _distributed(ctx, view, looked)
     return view
+
+
+def _distributed(ctx: Context, made: View, of: Looked) -> None:
+    """Notes that a lookup in a sum is the lookup in the terms that change along what is looked up,
+    plus those that are constant along it."""
+    at, shape = of.lt.index(TAKEN), of.table.shape
+    record = of.table.base.made
+    if not isinstance(record, Sum) or record.kind != "sum":
+        return
+    terms = [compose(of.table, t.dims, t.base, t.scale) for t in record.terms]
+    if any(t is None for t in terms):
+        return
+    apart = [t for t in terms if t is not None and not repeats(t.dims[at])]
+    constant = [t for t in terms if t is not None and repeats(t.dims[at])]
+    if apart and constant and made.base.dtype != "bool" and not made.base.ring:
+        try:
+            table = total_of(ctx, apart, shape)
+            inner = take(ctx, table, of.lt, of.ids, of.li, of.out)
+        except Unsupported:
+            return
+        also_sum(ctx, made, [inner, *(beside(of, t) for t in constant)])
+
+
+def beside(of: Looked, constant: View) -> View:
+    """A term of the table that is constant along what is looked up, in the dimensions of the
+    result."""
+    ids = dict(zip(of.li, of.ids.shape, strict=True))
+    dims = []
+    for n in of.out:
+        dim = constant.dims[of.lt.index(n)] if n in of.lt else ()
+        dims.append(dim or ((Digit(-1, ids[n], 1),) if ids.get(n, 1) > 1 else ()))
+    return tidy(View(constant.base, tuple(dims), constant.scale))
 
 
 def _note_lookup(
@@ -83,3 +148,30 @@ def _note_lookup(
 
 
 IDS_IN_RANGE = ("ids in range", "ids lie inside the table that they look up ([0, rows))")
+
+
+# ---- scores without their maximum
+def without_maximum(ctx: Context, x: View) -> list[View]:
+    """A score that was looked up, or the logarithm of the sum of all exponentials, as the same
+    without the maximum of the scores, and that."""
+    notes = ctx.side.notes
+    terms: tuple[View, ...] | None = notes.stable.get(x.base)
+    of = notes.looked.get(x.base)
+    if terms is None and of is not None:
+        terms = _apart(ctx, x, of)
+    seen = [compose(x, t.dims, t.base, t.scale) for t in terms or ()]
+    return [x] if not seen or any(v is None for v in seen) else [v for v in seen if v is not None]
+
+
+def _apart(ctx: Context, x: View, of: Looked) -> tuple[View, ...] | None:
+    """The lookup ``of`` (which gives the base of ``x``) in scores without their maximum, and that,
+    both over the base."""
+    found = ctx.side.notes.lows.get(of.table.base)
+    at = of.lt.index(TAKEN)
+    if found is None or of.table.dims != found.of.dims or found.dim != at:
+        return None
+    made = View(x.base, of.dims)
+    by = of.table.scale * found.of.scale.inverse()
+    low = take(ctx, found.low.scaled(by), of.lt, of.ids, of.li, of.out)
+    rows = [over(made, v) for v in (low, beside(of, found.high.scaled(by)))]
+    return None if any(r is None for r in rows) else tuple(r for r in rows if r is not None)

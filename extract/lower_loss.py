@@ -1,4 +1,4 @@
-"""Cross entropy: the logarithm of softmax, the loss over classes, and their gradients.
+"""Cross entropy: the loss over classes, its gradient and that of the logarithm of softmax.
 
 They are lowered to what a rank that has some of the classes computes as well (as torch's
 ``loss_parallel`` does): sums, a lookup of the target, products with the one-hot targets.
@@ -7,46 +7,43 @@ They are lowered to what a rank that has some of the classes computes as well (a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.exponent_rules import (
+    exponential,
+)
+from gg_datalog.extract.exponents import (
+    also_sum,
+    collected,
+    repeats,
+    tidy,
+    written_terms,
+)
+from gg_datalog.extract.graph import Ref
 from gg_datalog.extract.lower_contract import contract
-from gg_datalog.extract.lower_index import one_hot
+from gg_datalog.extract.lower_index import note_classes, one_hot
 from gg_datalog.extract.lower_lookup import TAKEN, take
 from gg_datalog.extract.lower_mask import inverted, masked
-from gg_datalog.extract.lower_math import added
-from gg_datalog.extract.lower_reduce import reduced, summand
-from gg_datalog.extract.notes import Classes
-from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.lower_math import added, plain
+from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_reduce import reduced
+from gg_datalog.extract.quotients import divided
+from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.view import View
 
 MEAN, SUM = 1, 2  # torch's numbers for reductions of a loss; 0 is none
 MINUS = scale(-1)
-EXTREMA = ((0, "max"), (0, "min"))  # what a function that never falls lets pass
 
 
-# ---- the logarithm of softmax
-def exponential(ctx: Context, x: View) -> View:
-    """exp(x), as the operator table has it."""
-    return ctx.elementwise("exp(%)", [x], passes=EXTREMA)[0]
-
-
-@lowers("aten._log_softmax", "aten.log_softmax")
-def log_softmax(ctx: Context) -> Value:
-    x = summand(ctx, "self")
-    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
-    ctx.raw("half_to_float")  # the dtype of the result says it
-    if not x.dims:
-        raise Unsupported("a softmax over no dimension")
-    low = added(ctx, [(x, ONE), (reduced(ctx, x, [dim], "max", True), MINUS)])
-    total = reduced(ctx, exponential(ctx, low), [dim], "sum", True)
-    return added(ctx, [(low, ONE), (ctx.elementwise("log(%)", [total], passes=EXTREMA)[0], MINUS)])
-
-
+# ---- the gradient of the logarithm of softmax
 @lowers("aten._log_softmax_backward_data")
 def log_softmax_backward(ctx: Context) -> Value:
-    """g - exp(out) * sum(g). Of the gradient of a chosen class the sum is known, so that a rank
-    needs no other classes than its own: that is noted as another form."""
+    """g - exp(out) * sum(g). Of the gradient of a chosen class the sum is known, and of one that is
+    the same for all classes, so that a rank needs no other classes than its own: that is noted as
+    another form."""
     gradient, out = ctx.tensor("grad_output"), ctx.tensor("output")
     dim = ctx.dim(ctx.argument("dim"), len(gradient.dims))
     ctx.raw("input_dtype")  # the dtype of the result says it
@@ -54,12 +51,56 @@ def log_softmax_backward(ctx: Context) -> Value:
         raise Unsupported("a gradient that is no float")
     name = "log_softmax_backward_data"
     made = ctx.elementwise(name, [gradient, out], whole=(dim,), linear=(0,))[0]
-    note = ctx.side.notes.classes.get(gradient.base)
-    if note is not None and (chosen := note.seen_as(gradient, dim)) is not None:
-        apart = added(ctx, [(exponential(ctx, out), ONE), (chosen[1], MINUS)])
-        back = chosen[0].scaled(MINUS)
-        ctx.side.alternative(made, ctx.elementwise("mul", [apart, back], linear=(0, 1))[0])
+    parts = [per_row(ctx, t, dim) for t in written_terms(gradient)]
+    if made.scale == ONE and parts and all(p is not None for p in parts):
+        _by_rows(ctx, made, out, [p for p in parts if p is not None])
     return made
+
+
+class Part(NamedTuple):
+    """A gradient as ``factor``, which has one position of the classes, times a ``pattern`` over
+    them (nothing: the same for all), of which the sum is ``total``."""
+
+    factor: View
+    pattern: View | None
+    total: Scale
+
+
+def per_row(ctx: Context, x: View, dim: int) -> Part | None:
+    """A gradient as a factor per row times a pattern of which the sum over the classes is known."""
+    note = ctx.side.notes.classes.get(x.base)
+    if note is not None and (chosen := note.seen_as(x, dim)) is not None:
+        return Part(*chosen, ONE)
+    if not repeats(x.dims[dim]) or x.shape[dim] == 1:
+        return None
+    row = replace(x, dims=tuple(() if i == dim else d for i, d in enumerate(x.dims)))
+    return Part(row, None, scale(x.shape[dim]))
+
+
+def _by_rows(ctx: Context, made: View, out: View, parts: list[Part]) -> None:
+    """Another form of a gradient of which every term is a factor per row times a pattern: the
+    patterns less as many times exp(out), times the factor."""
+    factors = {(p.factor.base, tidy(p.factor).dims) for p in parts}
+    if len(factors) > 1:
+        return
+    power, shape, rows = exponential(ctx, out), made.shape, []
+    ones = need(ctx.side.constant(ONE).expanded(shape))
+    for part in parts:
+        by = part.factor.scale
+        rows += [(part.pattern or ones, by), (power, by * part.total * MINUS)]
+    one = replace(parts[0].factor, scale=ONE)
+    if ctx.side.is_one(one):
+        found = collected(ctx, [v.scaled(by) for v, by in rows])
+        if found:
+            also_sum(ctx, made, found, known=False)
+        return
+    if len(parts) == 1:  # the factor stays outside, where other forms find it
+        ours = parts[0].factor.scaled(MINUS)
+        apart = added(ctx, [(power, parts[0].total), (parts[0].pattern or ones, MINUS)])
+        ctx.side.alternative(made, ctx.elementwise("mul", [apart, ours], linear=(0, 1))[0])
+        return
+    apart = added(ctx, rows)
+    ctx.side.alternative(made, ctx.elementwise("mul", [apart, one], linear=(0, 1))[0])
 
 
 # ---- the loss over classes
@@ -89,33 +130,77 @@ def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]
     return masked(ctx, target, gone, scale(0)), kept, gone
 
 
+def none_ignored(ctx: Context, ignored: int, classes: int) -> bool:
+    """May no target be the ignored one? It is no class, and the programs on the other side neither
+    know the number nor have a loss operator, so that they leave none out."""
+    told = ctx.side.told
+    if told is None or ignored in told or 0 <= ignored < classes:
+        return False
+    ctx.notes.assume(
+        "targets",
+        f"no target of the loss is {ignored}, which it would ignore: the other side does not",
+    )
+    return True
+
+
+LOSSES = ("aten.nll_loss_forward", "aten.nll_loss2d_forward")
+
+
+@lowers("aten.eq")
+def equal(ctx: Context) -> Value:
+    """Where targets are the ignored class: nowhere, if the loss may not ignore any."""
+    number, of = ctx.raw("other"), ctx.raw("self")
+    for user in ctx.graph.users.get(of.name, ()) if isinstance(of, Ref) else ():
+        if not user.target.startswith(LOSSES) or user.bound.get("target") != of:
+            continue
+        scores = ctx.value(user.bound.get("self"))
+        asked = type(number) is int and user.bound.get("ignore_index") == number
+        if asked and isinstance(scores, View) and none_ignored(ctx, number, scores.shape[1]):
+            return need(ctx.side.constant(scale(0)).expanded(ctx.tensor("self").shape))
+    return plain(ctx)
+
+
 @lowers("aten.nll_loss_forward", "aten.nll_loss2d_forward")
 def nll_loss(ctx: Context) -> Value:
     x, target, reduction, ignored = loss_operands(ctx)
-    ids, kept, gone = targets(ctx, target, ignored)
-    letters = [f"t{i}" for i in range(len(ids.dims))]
-    each = take(ctx, x, with_classes(letters), ids, letters, letters)
-    each = masked(ctx, each.scaled(MINUS), gone, scale(0))
+    letters = [f"t{i}" for i in range(len(target.dims))]
+    if none_ignored(ctx, ignored, x.shape[1]):
+        each = take(ctx, x, with_classes(letters), target, letters, letters).scaled(MINUS)
+        kept = need(ctx.side.constant(ONE).expanded(target.shape))
+    else:
+        ids, kept, gone = targets(ctx, target, ignored)
+        each = take(ctx, x, with_classes(letters), ids, letters, letters)
+        each = masked(ctx, each.scaled(MINUS), gone, scale(0))
     if reduction not in (MEAN, SUM):
         return (each, ctx.side.constant(scale(0)))
     total, many = (reduced(ctx, v, range(len(letters)), "sum", False) for v in (each, kept))
-    if reduction == MEAN:
-        total = ctx.elementwise("div", [total, many], linear=(0,))[0]
-    return (total, many)
+    return (averaged(ctx, total, many) if reduction == MEAN else total, many)
+
+
+def averaged(ctx: Context, total: View, many: View) -> View:
+    """A sum over so many elements, divided by their number."""
+    by = ctx.as_number(many)
+    if by is not None and not by.zero:
+        return total.scaled(by.inverse())
+    return divided(ctx, total, many)
 
 
 @lowers("aten.nll_loss_backward", "aten.nll_loss2d_backward")
 def nll_loss_backward(ctx: Context) -> Value:
     g = ctx.tensor("grad_output")
     x, target, reduction, ignored = loss_operands(ctx)
-    ids, _, gone = targets(ctx, target, ignored)
     count = ctx.tensor("total_weight")
     if reduction == MEAN:
-        g = ctx.elementwise("div", [g, count], linear=(0,))[0]
-    by = masked(ctx, g, gone, scale(0))
+        g = averaged(ctx, g, count)
+    if none_ignored(ctx, ignored, x.shape[1]):
+        ids, by = target, need(g.expanded(target.shape))
+    else:
+        ids, _, gone = targets(ctx, target, ignored)
+        by = masked(ctx, g, gone, scale(0))
     letters = [f"t{i}" for i in range(len(ids.dims))]
     hot = one_hot(ctx, ids, letters, x.shape[1])
-    hot = hot.permuted([0, len(letters), *range(1, len(letters))])
-    made = contract(ctx, by, letters, hot, with_classes(letters), with_classes(letters))
-    ctx.side.notes.classes[made.base] = Classes(made.dims, by.scaled(made.scale.inverse()), hot)
+    second = hot.permuted([0, len(letters), *range(1, len(letters))])
+    out = with_classes(letters)
+    made = contract(ctx, by, letters, second, out, out)
+    note_classes(ctx, made, by, letters, hot, letters, out)
     return made.scaled(MINUS)

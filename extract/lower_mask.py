@@ -21,7 +21,7 @@ from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.view import Base, View, broadcast
 
 
-def _terms(gives: Base) -> tuple[View, View] | None:
+def operands_of(gives: Base) -> tuple[View, View] | None:
     """Both operands of an operator, with the dimensions of what it gives."""
     made = gives.made
     if not isinstance(made, Operator) or len(made.operands) != 2:
@@ -54,6 +54,8 @@ def invert(ctx: Context) -> Value:
 
 def inverted(ctx: Context, x: View) -> View:
     """Where a mask is not true."""
+    if ctx.side.is_zero(x) or (ctx.side.is_one(x) and x.scale == ONE):
+        return stretched(ctx.side.constant(scale(int(ctx.side.is_zero(x)))), x.shape)
     out = ctx.elementwise("logical_not", [x])[0]
     ctx.side.notes.truths.add(out.base)
     if x.scale == ONE:
@@ -94,6 +96,8 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
     """``value`` where ``mask`` is true, else x."""
 
     in_type(ctx, value)
+    if ctx.side.is_zero(mask):
+        return stretched(x, broadcast([x, mask]))
     if value.zero and x.scale != ONE:  # a factor stays outside, where other forms find it
         return masked(ctx, replace(x, scale=ONE), mask, value).scaled(x.scale)
     shape = broadcast([x, mask])
@@ -110,7 +114,7 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
 
 def note_cleared(ctx: Context, gives: Base) -> None:
     """Remembers what a tensor was before it was set to 0 under a mask."""
-    found = _terms(gives)
+    found = operands_of(gives)
     if found is not None:
         ctx.side.notes.cleared[gives] = Cleared(*found)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from gg_datalog.extract.context import Context, Unsupported, Value, attributes, lowers
 from gg_datalog.extract.dtypes import (
@@ -19,12 +18,28 @@ from gg_datalog.extract.dtypes import (
     total,
     valued,
 )
+from gg_datalog.extract.exponent_rules import (
+    of_logarithm,
+    of_sum,
+    powered,
+)
+from gg_datalog.extract.exponent_shares import (
+    interpolated,
+)
+from gg_datalog.extract.exponents import (
+    also_sum,
+    collected,
+    leaves,
+    written_terms,
+)
 from gg_datalog.extract.finite import may_be_infinite
-from gg_datalog.extract.lower_movement import joined, need, stretched
+from gg_datalog.extract.lower_lookup import of_rows, without_maximum
+from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.lower_positions import shifted
+from gg_datalog.extract.piecewise import summed
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.signature import packet_of
-from gg_datalog.extract.view import Digit, Dims, View, broadcast, compose
+from gg_datalog.extract.view import View, broadcast
 
 
 def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
@@ -44,45 +59,40 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
         found = total(interval(v, dtype) for v in views)
         views = arithmetic(ctx, views, dtype, found)
     wide = [stretched(v, shape) for v in views]
-    if (whole := unpadded(ctx, wide)) is not None:
-        return whole
     if not wide:
         return need(ctx.side.constant(scale(0)).expanded(shape))
-    out = need(ctx.side.sum(wide, integers=is_integer(dtype)))
-    if is_integer(dtype) and not out.base.ring:
+    if ctx.side.notes.shared and (other := interpolated(ctx, wide)) is not None:
+        wide = other
+    out = None if is_integer(dtype) else summed(ctx.side, wide, ctx.side.sum)
+    out = out or need(ctx.side.sum(wide, integers=is_integer(dtype)))
+    if not is_integer(dtype):
+        return _in_other_words(ctx, of_sum(ctx, out, wide), wide)
+    if not out.base.ring:
         learn(out, found)
     return out
 
 
-def unpadded(ctx: Context, terms: Sequence[View]) -> View | None:
-    """Pieces with 0 around them that make up a dimension: one after the other."""
-    found = [ctx.side.notes.padded.get(t.base) for t in terms]
-    notes = [note for note in found if note is not None]
-    if len(notes) < 2 or len(notes) < len(terms) or len({t.dims for t in terms}) > 1:
-        return None
-    if len({(note.dims, note.dim) for note in notes}) > 1:
-        return None
-    pairs = sorted(zip(notes, terms, strict=True), key=lambda pair: pair[0].start)
-    dims, dim, at = notes[0].dims, notes[0].dim, 0
-    for note, _ in pairs:
-        if note.start != at:
-            return None
-        at += note.piece.shape[dim]
-    if at != prod(d.extent for d in dims[dim]):
-        return None
-    whole = joined(ctx, [note.piece.scaled(t.scale) for note, t in pairs], dim)
-    return whole if terms[0].dims == dims else _under(terms[0], dims, whole)
-
-
-def _under(view: View, dims: Dims, whole: View) -> View | None:
-    """``whole``, which has the dimensions ``dims`` of a base, in those of a view of that base."""
-    place = {digits[0].dim: k for k, digits in enumerate(dims) if len(digits) == 1}
-    if any(place.get(k) is None for k in range(len(view.base.shape))):
-        return None
-    if any(dims[k] != (Digit(d, e, 1),) for d, e in enumerate(view.base.shape) for k in [place[d]]):
-        return None
-    inner = tuple(whole.dims[place[k]] for k in range(len(view.base.shape)))
-    return compose(View(view.base, view.dims), inner, whole.base, whole.scale)
+def _in_other_words(ctx: Context, made: View, terms: Sequence[View]) -> View:
+    """Notes that a score looked up less the logarithm of the sum of all exponentials is the same of
+    scores without their maximum, and that what was taken away from scores cancels."""
+    notes = ctx.side.notes
+    if not notes.summed and not notes.stable:
+        return made
+    each = [leaf for t in terms for leaf in written_terms(t)]
+    if any(t.base in notes.summed for t in each):
+        apart = [leaf for t in each for leaf in leaves(ctx, t)]
+        plain = collected(ctx, apart)
+        if plain and len(plain) < len(apart):
+            also_sum(ctx, made, plain, known=False)
+    if not notes.stable or not any(t.base in notes.stable for t in each):
+        return made
+    if not any(t.base in notes.looked for t in each):
+        return made
+    found = collected(ctx, [part for t in each for part in without_maximum(ctx, t)])
+    highs = {low.high.base for low in notes.lows.values()}
+    if found and not any(t.base in highs for t in found):
+        also_sum(ctx, made, found, known=False)
+    return made
 
 
 FINITE = (
@@ -174,6 +184,19 @@ def clamp(ctx: Context) -> Value:
     return out
 
 
+@lowers("aten.exp")
+def exp(ctx: Context) -> Value:
+    out = plain(ctx)
+    return powered(ctx, out, ctx.operand("self")) if isinstance(out, View) else out
+
+
+@lowers("aten.log")
+def log(ctx: Context) -> Value:
+    out = plain(ctx)
+    floats = is_float(ctx.dtype("self") or "float")
+    return of_logarithm(ctx, out, ctx.operand("self")) if isinstance(out, View) and floats else out
+
+
 def integer_pair(ctx: Context, out: View, op: str, a: View, b: View) -> None:
     """Notes `op` for the vocabulary lemma where it works on whole bases as they are."""
     if (
@@ -249,9 +272,16 @@ def plain(ctx: Context) -> Value:
     passes = "monotone" in flags
     if not is_float(ctx.node.dtype or "float"):
         passes = passes and all(v.scale == ONE and not v.base.ring for v in views)
-    return ctx.elementwise(
-        signature,
-        views,
-        linear=(0,) if "linear" in flags and isinstance(first, View) else (),
-        passes=[(i, k) for i in range(len(views)) for k in ("max", "min")] if passes else (),
-    )[0]
+
+    def apply(operands: list[View]) -> View:
+        return ctx.elementwise(
+            signature,
+            operands,
+            linear=(0,) if "linear" in flags and isinstance(first, View) else (),
+            passes=[(i, k) for i in range(len(views)) for k in ("max", "min")] if passes else (),
+        )[0]
+
+    out = apply(views)
+    if len(views) == 1 and is_float(ctx.node.dtype or ""):
+        of_rows(ctx, out, views[0], lambda table: apply([table]))
+    return out

@@ -8,8 +8,9 @@ from math import prod
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
-from gg_datalog.extract.dtypes import cast
+from gg_datalog.extract.dtypes import cast, valued
 from gg_datalog.extract.graph import is_symbolic
+from gg_datalog.extract.pieces import flattened, in_shape, line, spans_of
 from gg_datalog.extract.scale import Scale, scale
 from gg_datalog.extract.view import Digit, View
 
@@ -39,7 +40,19 @@ def view(ctx: Context) -> Value:
         raise Unsupported("symbolic sizes")
     if prod(shape) != prod(x.shape) or not agrees(asked, shape):
         raise ValueError(f"{list(x.shape)} viewed as {asked} is not {list(shape)}")
-    return need(x.reshaped([int(e) for e in shape]))
+    return need(reshaped(ctx, x, [int(e) for e in shape]))
+
+
+def reshaped(ctx: Context, x: View, shape: list[int]) -> View | None:
+    """The same elements in row-major order as ``shape``: a flat buffer as what it is made of."""
+    made, flat = x.reshaped(shape), flattened(x)
+    plain = sum(e > 1 for e in shape) < 2 or any(d.dim < 0 for d in flat.dims[0])
+    if plain or (made is not None and line(x) is None):
+        return made
+    spans, local = spans_of(ctx.side, flat)
+    if made is not None and len(spans) == 1 and spans[0].of == flat:
+        return made
+    return in_shape(ctx.side, spans, shape, local) or made
 
 
 def agrees(asked: Any, shape: Sequence[Any]) -> bool:
@@ -294,27 +307,13 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
         shape[dim] = sum(v.shape[dim] for v in views)
         return need(ctx.side.constant(scale(0)).expanded(shape))
     made = ctx.side.concat(views, dim)
-    if made is not None:
-        return made
-    letters = [
-        [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))] for i, v in enumerate(views)
-    ]
-    out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
-
-    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
-        if letter == "c":
-            return "c", "created"
-        return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
-
-    extent = sum(v.shape[dim] for v in views)
-    sizes = ",".join(str(v.shape[dim]) for v in views)
-    return ctx.apply(
-        f"cat({sizes})",
-        list(zip(views, letters, strict=True)),
-        [out],
-        naming,
-        created={"c": extent},
-    )[0]
+    if made is None:
+        made = ctx.side.opaque_concat([valued(ctx, v) for v in views], dim, True)
+    elif ctx.side.name == "dist" and any(
+        e == 1 for e in views[0].shape[:dim] + views[0].shape[dim + 1 :]
+    ):
+        ctx.side.as_opaque(made, views, dim)
+    return need(made, "its dimensions do not split into whole digits")
 
 
 def surrounded(ctx: Context, x: View, dim: int, before: int, after: int, value: Scale) -> View:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from gg_datalog.extract.context import Context, Value, lowers
-from gg_datalog.extract.dtypes import (
-    arithmetic,
-    interval,
-    is_integer,
-    learn,
-    product,
-)
+from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn
+from gg_datalog.extract.dtypes import product as bounds_of_product
+from gg_datalog.extract.exponent_rules import product
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_lookup import masked_lookup
-from gg_datalog.extract.lower_mask import _terms, inverted
+from gg_datalog.extract.lower_mask import inverted, operands_of
 from gg_datalog.extract.lower_math import integer_pair, kinds, times
 from gg_datalog.extract.notes import Cleared
+from gg_datalog.extract.quotients import as_quotient, divided, shortened, term_by_term
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import Base, View, broadcast
 
@@ -32,21 +29,31 @@ def mul(ctx: Context) -> Value:
 def multiplied(ctx: Context, a: View, b: View) -> View:
     """The product of two tensors."""
     dtype = ctx.node.dtype or ""
-    found = product(interval(a, dtype), interval(b, dtype)) if is_integer(dtype) else None
+    short = shortened(ctx, a, b, broadcast([a, b]), "mul")
+    if short is not None:
+        return short
+    found = bounds_of_product(interval(a, dtype), interval(b, dtype)) if is_integer(dtype) else None
     a, b = arithmetic(ctx, [a, b], dtype, found)
     out = ctx.elementwise("mul", [a, b], linear=(0, 1), formal=True)[0]
+    if ctx.side.name == "dist" and not out.base.ring:
+        ctx.side.as_contraction(out.base)
     if is_integer(dtype):
         if not out.base.ring:
             learn(out, found)
         integer_pair(ctx, out, "mul", a, b)
     elif (a.base in ctx.side.notes.truths) != (b.base in ctx.side.notes.truths):
         _masked_product(ctx, out.base)
+    else:
+        as_quotient(ctx, out, a, b)
+        for x, by in ((a, b), (b, a)):
+            term_by_term(ctx, out, x, by, "mul")
+        return product(ctx, out, a, b)
     return out
 
 
 def _masked_product(ctx: Context, gives: Base) -> None:
     """Notes that a product with a mask is 0 where the mask is not true."""
-    found = _terms(gives)
+    found = operands_of(gives)
     if found is None or any(term.scale != ONE for term in found):
         return
     x, mask = found[::-1] if found[0].base in ctx.side.notes.truths else found
@@ -70,7 +77,7 @@ def div(ctx: Context) -> Value:
     by = ctx.number("other")
     if by is not None and not by.zero:
         return times(ctx, a, by.inverse(), broadcast([a, b]))
-    return ctx.elementwise("div", [a, b], linear=(0,))[0]
+    return divided(ctx, a, b)
 
 
 @lowers("aten.floor_divide")

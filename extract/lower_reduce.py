@@ -1,4 +1,4 @@
-"""Lowering of reductions: sums, means, extrema, and softmax, which is made of them."""
+"""Lowering of reductions: sums, means, extrema."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ from gg_datalog.extract.dtypes import (
     learn,
     repeated,
     single,
+)
+from gg_datalog.extract.exponent_rules import (
+    over_dims,
+)
+from gg_datalog.extract.exponents import (
+    also_sum,
+    written_terms,
 )
 from gg_datalog.extract.lower_contract import piece_of
 from gg_datalog.extract.lower_math import added
@@ -64,9 +71,25 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
         if found is not None and not out.base.ring:
             learn(out, repeated(interval(body, dtype), prod(x.shape[i] for i in dims)))
     out = out.scaled(after)
+    if kind == "sum" and len(dims) == len(x.dims) and not is_integer(dtype):
+        _term_by_term(ctx, out, x)
+    if kind == "sum" and found is None:
+        out = over_dims(
+            ctx, out, [(x, letters)], kept, lambda of: reduced(ctx, of[0], dims, "sum", False)
+        )
     for dim in sorted(dims) if keep else ():
         out = out.unsqueezed(dim)
     return out
+
+
+def _term_by_term(ctx: Context, made: View, x: View) -> None:
+    """Notes that the sum of all elements of a sum is what its terms add up to, as a loss of several
+    parts is put together before or after its mean."""
+    terms = written_terms(x, deep=False)
+    if len(terms) < 2 or made.scale.zero:
+        return
+    rows = [reduced(ctx, term, range(len(x.dims)), "sum", False) for term in terms]
+    also_sum(ctx, made, rows, known=False)
 
 
 def _by_member(ctx: Context, x: View, dims: Sequence[int], keep: bool) -> View | None:
@@ -171,15 +194,6 @@ def arg_extremum(ctx: Context, kind: str) -> View:
     return out.unsqueezed(dim) if keep else out
 
 
-@lowers("aten._softmax", "aten.softmax")
-def softmax(ctx: Context) -> Value:
-    x = summand(ctx, "self")
-    if not is_float(ctx.node.dtype or "float"):
-        raise Unsupported("a softmax that is no float")
-    ctx.raw("half_to_float")  # the dtype of the result says it
-    return ctx.elementwise("softmax", [x], whole=(ctx.dim(ctx.argument("dim"), len(x.dims)),))[0]
-
-
 @lowers("aten.cumsum")
 def cumsum(ctx: Context) -> Value:
     x = summand(ctx, "self")
@@ -195,14 +209,3 @@ def cumsum(ctx: Context) -> Value:
     if found is not None and not out.base.ring:
         learn(out, found)
     return out
-
-
-@lowers("aten._softmax_backward_data")
-def softmax_backward(ctx: Context) -> Value:
-    gradient, result = ctx.tensor("grad_output"), ctx.tensor("output")
-    name = ctx.node.target.split(".")[1].lstrip("_")
-    dim = ctx.dim(ctx.argument("dim"), len(gradient.dims))
-    ctx.raw("input_dtype")  # the dtype of the result says it
-    if not is_float(ctx.node.dtype or ""):
-        raise Unsupported("a gradient that is no float")
-    return ctx.elementwise(name, [gradient, result], whole=(dim,), linear=(0,))[0]

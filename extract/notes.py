@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gg_datalog.extract.pieces import Pieces
 from gg_datalog.extract.records import Lookup
+from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut
 
 
@@ -53,15 +55,17 @@ class Cleared(NamedTuple):
 
 
 class Classes(NamedTuple):
-    """A factor per row times the one-hot class of the row; ``dims``: how it lies over its base."""
+    """A factor per row times the one-hot class of the row; ``dims``: how it lies over its base,
+    with the classes in dimension ``at``, of which ``factor`` has one position."""
 
     dims: Dims
     factor: View
     hot: View
+    at: int = 1
 
     def seen_as(self, x: View, dim: int) -> tuple[View, View] | None:
         """Both, in the dimensions of a view of which dimension ``dim`` counts the classes."""
-        if x.shape[dim] == 1 or x.dims[dim] != self.dims[1]:
+        if x.shape[dim] == 1 or x.dims[dim] != self.dims[self.at]:
             return None
         if [d for d in x.dims if d] != [d for d in self.dims if d]:
             return None
@@ -69,6 +73,64 @@ class Classes(NamedTuple):
         factor = self.factor.scaled(x.scale).reshaped(rows)
         hot = self.hot.reshaped(x.shape)
         return None if factor is None or hot is None else (factor, hot)
+
+
+class Shifted(NamedTuple):
+    """``of`` is ``low`` plus its maximum ``high`` along dimension ``dim``, which has one position
+    there."""
+
+    of: View
+    dim: int
+    low: View
+    high: View
+
+
+class Looked(NamedTuple):
+    """A lookup as it was asked for, with a letter per dimension; ``dims``: how the result lies over
+    its base."""
+
+    table: View
+    lt: tuple[str, ...]
+    ids: View
+    li: tuple[str, ...]
+    out: tuple[str, ...]
+    dims: Dims
+
+
+class Share(NamedTuple):
+    """``exp(one - both)``, where ``both`` is the logarithm of ``exp(one) + exp(other)``: what is
+    missing to 1 is ``exp(other - both)``. All in the dimensions of the base."""
+
+    one: View
+    other: View
+    both: View
+
+
+class Shared(NamedTuple):
+    """A :class:`Share` times something, in the dimensions of the base."""
+
+    share: View
+    of: View
+
+
+class Weighted(NamedTuple):
+    """``by`` times ``core`` (nothing: 1) times the exponential of the sum of ``terms``, all in the
+    dimensions of the base."""
+
+    core: View | None
+    terms: tuple[View, ...]
+    by: Scale = ONE
+
+    def seen_as(self, x: View) -> Weighted | None:
+        """The same in the dimensions of a view of the base."""
+        plain = View(x.base, x.dims)
+        rows = [*self.terms, *([] if self.core is None else [self.core])]
+        seen = [compose(plain, t.dims, t.base, t.scale) for t in rows]
+        if any(v is None for v in seen):
+            return None
+        found = [v for v in seen if v is not None]
+        core = None if self.core is None else found.pop()
+        return Weighted(core, tuple(found), self.by * x.scale)
 
 
 class Counted(NamedTuple):
@@ -108,6 +170,7 @@ class Cut(NamedTuple):
 class Notes:
     """The notes of one side, by base tensor."""
 
+    pieces: dict[Base, Pieces] = field(default_factory=dict)
     padded: dict[Base, Padded] = field(default_factory=dict)
     cleared: dict[Base, Cleared] = field(default_factory=dict)
     classes: dict[Base, Classes] = field(default_factory=dict)
@@ -118,3 +181,14 @@ class Notes:
     counted: dict[Base, Counted] = field(default_factory=dict)
     permutations: set[Base] = field(default_factory=set)  # every position once
     truths: set[Base] = field(default_factory=set)  # true and false alone
+    weighted: dict[Base, Weighted] = field(default_factory=dict)
+    logarithms: dict[Base, View] = field(default_factory=dict)  # of what, where that is positive
+    positive: set[Base] = field(default_factory=set)  # more than 0, where the inputs are finite
+    finite: set[Base] = field(default_factory=set)  # where the inputs are
+    same: dict[Base, View] = field(default_factory=dict)  # another form: the tensor that it gives
+    summed: dict[Base, tuple[View, ...]] = field(default_factory=dict)  # a sum in other words
+    lows: dict[Base, Shifted] = field(default_factory=dict)
+    stable: dict[Base, tuple[View, ...]] = field(default_factory=dict)  # in the order of its view
+    looked: dict[Base, Looked] = field(default_factory=dict)
+    shares: dict[Base, Share] = field(default_factory=dict)
+    shared: dict[Base, Shared] = field(default_factory=dict)

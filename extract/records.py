@@ -36,12 +36,13 @@ class Operator:
     target: str = ""
     node: str = ""
     rank: int = 0
-    made_as: Operator | None = None  # the operator of which this is another form
+    made_as: Operator | Concat | None = None  # what this is another form of
 
 
 @dataclass(eq=False)
 class Sum:
-    """``gives`` = sum (max, min) of terms; a term has one digit list per dimension of ``gives``."""
+    """``gives`` = sum (max, min) of terms; a term has one digit list per dimension of ``gives``.
+    ``other``: this is another form of what some record gives."""
 
     name: str
     kind: str
@@ -50,6 +51,7 @@ class Sum:
     target: str = ""
     node: str = ""
     rank: int = 0
+    other: bool = False
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""Scalar coefficients: a small rational times scalars that are no small dyadic rational."""
+"""Scalar coefficients: a small rational times scalars that are none (up to their rounding)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from fractions import Fraction
 
 LIMIT = 2**20
 WORD = 2**31
+SMALL = 2**10  # denominators of fractions that a float may stand for
+NEAR = 2**51  # one part of it, a float is off from what it stands for (it may be computed itself)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ def finite(value: float | int) -> bool:
 
 
 def scale(value: float | int | bool) -> Scale:
-    """The number as a coefficient: exact where it is a small dyadic rational, else an atom."""
+    """The number as a coefficient: exact where it is a small dyadic rational, a fraction where it
+    is the float next to a small one, else an atom."""
     ratio = Fraction(value)
     if max(abs(ratio.numerator), ratio.denominator) < LIMIT:
         return Scale(ratio)
@@ -75,4 +78,7 @@ def scale(value: float | int | bool) -> Scale:
         and max(abs(ratio.numerator), ratio.denominator) < WORD
     ):
         return Scale(ratio)  # an integer, or one over one: a loss scale and its inverse
+    near = ratio.limit_denominator(SMALL)
+    if abs(near - ratio) * NEAR <= abs(ratio) and abs(near.numerator) < LIMIT:
+        return Scale(near)  # a fraction, rounded as a float is: 0.1, 1 / 3
     return Scale(Fraction(1 if ratio > 0 else -1), ((repr(abs(value)), 1),))

@@ -125,6 +125,8 @@ REPORT_RELATIONS = tuple(
             "tensor_needs(side, by, tensor, needs, #place)",
             "base_tensor(side, tensor, #rank, node, kind, shape, dtype)",
             "output_name(#wants, seq, #partial, name)",
+            # what output `wants` is, where the case says so: gradient or state (a new value)
+            "output_kind(#wants, kind)",
             "returned_name(#wants, #rank, dist)",
             # output `wants` is the new value of input `seq`, which the rank was given as `dist`
             "state_name(#wants, #rank, seq, dist)",

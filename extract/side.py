@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
 
+from gg_datalog.extract import pieces
 from gg_datalog.extract.dtypes import ring
 from gg_datalog.extract.labels import Letters, Naming, Space, space
 from gg_datalog.extract.notes import Cut, Notes
+from gg_datalog.extract.piecewise import sliced
 from gg_datalog.extract.records import (
     Concat,
     DigitMap,
@@ -24,7 +26,7 @@ from gg_datalog.extract.records import (
     Sum,
 )
 from gg_datalog.extract.scale import ONE, Scale
-from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut, identity
+from gg_datalog.extract.view import Base, Digit, Dims, View, compose, cut, identity, merge
 
 Record = Operator | Sum | Slice | Concat
 
@@ -52,8 +54,13 @@ class Side:
     lookups: list[Lookup] = field(default_factory=list)
     onehots: dict[Base, OneHot] = field(default_factory=dict)
     alternatives: list[Operator] = field(default_factory=list)
+    # integers that programs of the other side are written with: they cannot ignore others. None
+    # where those have a loss operator themselves, which ignores what it is told to
+    told: frozenset[int] | None = None
+    exponentials: bool = False  # does some program write exponentials out?
     mesh: bool = False  # are tensors cut in more than one way?
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
+    spread: dict[Base, Sum] = field(default_factory=dict)  # multiples of sums, term by term
     integers: IntegerFacts = field(default_factory=IntegerFacts)
     bases: list[Base] = field(default_factory=list)
     at: At = field(default_factory=At)
@@ -65,6 +72,7 @@ class Side:
     passes: set[tuple[str, int, str]] = field(default_factory=set)
     _numbered: dict[Any, Any] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
+    _formed: set[Base] = field(default_factory=set)  # noted in another form
 
     # ---- base tensors ------------------------------------------------------------------------
     def base(self, shape: Sequence[int], kind: str, needs: Sequence[Base] = ()) -> Base:
@@ -100,6 +108,7 @@ class Side:
             signature = "constant 0" if value.zero else "constant 1"
             made = Operator(base.name, signature, [], (), [], [(base, ())], "constant", base.node)
             self._made(made, [base], self.operators)
+            base.range = (0, 0) if value.zero else (1, 1)
             self._numbered[key], self.at = base, at
         view = View(self._numbered[key], ())
         return view if value.zero else view.scaled(value)
@@ -187,31 +196,59 @@ class Side:
         digits it shows: a range of heads may be no range of groups and of heads in a group."""
         given = bases[0].made
         assert isinstance(given, Operator)
-        name = f"{given.name}?other{len(self.alternatives)}"
         gives = list(zip(bases, results, strict=True))
-        record = Operator(name, given.signature, given.operands, made.labels, made.maps, gives)
+        self._form(given, given.signature, given.operands, made, gives)
+
+    def _form(
+        self,
+        given: Operator | Concat,
+        signature: str,
+        operands: list[View],
+        made: Space,
+        gives: list[tuple[Base, tuple[int, ...]]],
+    ) -> None:
+        """One more operator that gives what ``given`` does."""
+        name = f"{given.name}?other{len(self.alternatives)}"
+        record = Operator(name, signature, operands, made.labels, made.maps, gives)
         record.target, record.node, record.rank = given.target, given.node, given.rank
         record.made_as = given
         self.alternatives.append(record)
+
+    def as_contraction(self, product: Base) -> None:
+        """Notes a product, element by element, as a contraction over no dimension: what is left of
+        one where a rank has a single position of what is contracted."""
+        made = product.made
+        if not isinstance(made, Operator) or product in self._formed or len(made.operands) != 2:
+            return
+        self._formed.add(product)
+        ours, theirs = ({label for row in m for _, label, _ in row} for m in made.maps)
+        labels = tuple(
+            Label(x.extent, "b" if k in ours & theirs else "i" if k in ours else "j", x.kind)
+            for k, x in enumerate(made.labels)
+        )
+        self._form(made, "contract", made.operands, Space(labels, made.maps, {}), made.gives)
 
     def alternative(self, given: View, other: View) -> None:
         """Notes that ``other`` is ``given`` computed in another way, where both are results of
         operators and lie over their bases in the same way."""
         made = other.base.made
-        same = given.dims == other.dims and given.base.shape == other.base.shape
+        other = replace(other, dims=tuple(map(merge, other.dims)))
+        order = _order(given, other)
         known = any(o.gives[0][0] is given.base and o.made_as is made for o in self.alternatives)
-        if not isinstance(made, Operator) or given.scale != other.scale or not same or known:
+        if not isinstance(made, Operator) or given.scale != other.scale or known:
+            return
+        if order is None:
             return
         if given.base is other.base:
             return
         forms = [o for o in self.alternatives if o.gives[0][0] is other.base]
         for form in (made, *forms):
-            self._also(given, form)
+            self._also(given, form, order)
 
-    def _also(self, given: View, made: Operator) -> None:
-        """``made`` as one more operator that gives ``given``."""
+    def _also(self, given: View, made: Operator, order: Sequence[int]) -> None:
+        """``made`` as one more operator that gives ``given``, its dimensions in this order."""
         name = f"{given.base.name}?other{len(self.alternatives)}"
-        gives = [(given.base, made.gives[0][1])]
+        gives = [(given.base, tuple(made.gives[0][1][i] for i in order))]
         record = Operator(name, made.signature, made.operands, made.labels, made.maps, gives)
         record.target, record.node, record.rank = made.target, made.node, made.rank
         record.made_as = made
@@ -226,7 +263,7 @@ class Side:
             terms = list(dict.fromkeys(terms))
         if len(terms) == 1:
             return terms[0]
-        if kind == "sum" and (merged := _collected(terms)) is not None:
+        if kind == "sum" and (merged := collected(terms)) is not None:
             terms = merged
         if len(terms) == 1:
             return terms[0]
@@ -268,6 +305,27 @@ class Side:
             self.blocks.append(self._block(other, made))
             total.base.needs += [v.base for v in sums]
 
+    def other_sum(self, given: Base, terms: Sequence[View]) -> None:
+        """Notes that ``given`` is the sum of ``terms``, which have its dimensions, as well."""
+        made = given.made
+        key = ("other sum", given, frozenset(terms))
+        if len(terms) < 2 or not isinstance(made, (Operator, Sum)) or key in self._numbered:
+            return
+        self._numbered[key] = given
+        found = Sum(f"{given.name}?sum{len(self.blocks)}", "sum", list(terms), given, other=True)
+        if isinstance(made, Sum) and set(made.terms) == set(found.terms):
+            return
+        found.target, found.node, found.rank = made.target, made.node, made.rank
+        self.blocks.append(found)
+        given.needs += [v.base for v in terms]
+
+    def sum_of_multiples(self, multiple: Base, terms: list[View]) -> None:
+        """Notes a multiple (or a quotient) of a sum as the sum of the multiples of its terms."""
+        made = multiple.made
+        if isinstance(made, Operator) and multiple not in self.spread:
+            self.spread[multiple] = Sum(f"{multiple.name}?spread", "sum", terms, multiple)
+            multiple.needs += [v.base for v in terms]
+
     @staticmethod
     def _block(block: Sum, made: Sum) -> Sum:
         block.target, block.node, block.rank = made.target, made.node, made.rank
@@ -294,9 +352,14 @@ class Side:
             if start % inner == 0 and size % inner == 0:
                 kept = (Digit(-1, size // inner, 1),) if size > inner else ()
                 return _with_dim(view, dim, (*kept, *digits[1:]))
-        if (member := self._member(view, dim, start, size)) is not None:
-            return member
-        if any(d.dim < 0 for d in digits):
+        found = sliced(self, view, dim, start, size) or self._member(view, dim, start, size)
+        return found or self.plain_slice(view, dim, start, size)
+
+    def plain_slice(self, view: View, dim: int, start: int, size: int) -> View | None:
+        """The same, whatever the view is put together from."""
+        if size == view.shape[dim]:
+            return view
+        if any(d.dim < 0 for d in view.dims[dim]):
             return None
         letters = [str(i) for i in range(len(view.dims))]
         made = space([(View(view.base, view.dims), letters)], _elementwise, fine=())
@@ -314,8 +377,10 @@ class Side:
             self._numbered[key] = base
             dims_of = tuple(k for k, e in zip(labels, shape, strict=True) if e != 1)
             self.notes.cuts[base] = Cut(of, label, start, size, dims_of)
-        out = View(base, _resized(dims, label, shape))
-        return out.scaled(view.scale)
+        out = View(base, _resized(dims, label, shape)).scaled(view.scale)
+        if (flat := pieces.line(view)) is not None:
+            pieces.note_origin(self, pieces.flattened(out), pieces.Span(flat, start, size))
+        return out
 
     def _member(self, view: View, dim: int, start: int, size: int) -> View | None:
         """A slice of a concatenation that lies inside one member is a slice of that member."""
@@ -335,11 +400,34 @@ class Side:
         return None
 
     def concat(self, views: Sequence[View], dim: int, local: bool = True) -> View | None:
-        """Views one after the other along ``dim``."""
+        """Views one after the other along ``dim``; flat ones as the pieces of which they are."""
+        flat = [pieces.flattened(v) for v in views]
+        if len(views) > 1 and all(
+            v.shape[dim] == f.shape[0] for v, f in zip(views, flat, strict=True)
+        ):
+            found = [pieces.spans_of(self, f) for f in flat]
+            local = local and all(alike for _, alike in found)
+            made = pieces.in_line(self, [s for spans, _ in found for s in spans], local)
+            shape = [
+                sum(v.shape[dim] for v in views) if k == dim else 1
+                for k in range(len(views[0].dims))
+            ]
+            return None if made is None else made.reshaped(shape)
+        return self.plain_concat(views, dim, local)
+
+    def plain_concat(
+        self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
+    ) -> View | None:
+        """Views one after the other, as they are. It is noted that they are ``spans``."""
         if len(views) == 1:
             return views[0]
         if (whole := self._regrouped(views, dim)) is not None:
             return whole
+        repeats = [k for k in range(len(views[0].dims)) if k != dim and _repeated(views, k)]
+        if repeats:
+            once = [_with_dims(v, dict.fromkeys(repeats, ())) for v in views]
+            made = self.plain_concat(once, dim, local)
+            return made and _with_dims(made, {k: views[0].dims[k] for k in repeats})
         common = views[0].scale if len({v.scale for v in views}) == 1 else ONE
         members = [View(v.base, v.dims, ONE if common == v.scale else v.scale) for v in views]
         if any(d.dim < 0 for v in members for one in v.dims for d in one):
@@ -358,7 +446,48 @@ class Side:
             record = Concat(base.name, rows, kept.index(dim), base, local)
             self._made(record, [base], self.concats)
             self._numbered[key] = base
+            back = common.inverse()
+            noted = [s._replace(of=s.of.scaled(back)) for s in spans]
+            self._note_pieces(
+                base, _dims_of(shape, base), dim, noted or _as_spans(members, dim), local
+            )
         return View(base, _dims_of(shape, base)).scaled(common)
+
+    def opaque_concat(
+        self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
+    ) -> View | None:
+        """Views one after the other, some of which repeat: an operator that needs them whole."""
+        if any(v.base.ring for v in views):  # what is no number yet
+            return None
+        signature, given, out, created = _as_opaque(views, dim)
+        made = self.operator(signature, given, [out], _whole, created)
+        if made is None:
+            return None
+        self._note_pieces(made[0].base, made[0].dims, dim, spans or _as_spans(views, dim), local)
+        return made[0]
+
+    def as_opaque(self, joined: View, views: Sequence[View], dim: int) -> None:
+        """Notes a concatenation as the operator that it is where a member is repeated along a
+        dimension: of that a rank may have a single position."""
+        given = joined.base.made
+        if not isinstance(given, Concat) or joined.base in self._formed:
+            return
+        self._formed.add(joined.base)
+        signature, operands, out, created = _as_opaque(views, dim)
+        made = space(operands, _whole, created)
+        if made is None or joined.base.ring or joined.scale != ONE:
+            return
+        labels, dims = made.result(out)
+        if (dims, joined.base.shape) != (joined.dims, tuple(made.labels[k].extent for k in labels)):
+            return
+        signature += f" over c:{created['c']}"
+        self._form(given, signature, list(views), made, [(joined.base, labels)])
+
+    def _note_pieces(
+        self, base: Base, dims: Dims, dim: int, spans: Sequence[pieces.Span], local: bool
+    ) -> None:
+        note = pieces.Pieces(dims, dim, tuple(spans), local)
+        self.notes.pieces.setdefault(base, note)
 
     def _regrouped(self, views: Sequence[View], dim: int) -> View | None:
         """All equal slices of one tensor, in order, put one after the other along ``dim``: the
@@ -386,6 +515,23 @@ class Side:
         return View(first.of.base, tuple(map(tuple, dims)), views[0].scale)
 
 
+def _order(given: View, other: View) -> tuple[int, ...] | None:
+    """The dimensions of the base of ``other`` in the order of those of ``given``, where both views
+    show the same positions of their bases; None where they do not."""
+    ours, theirs = ([d for dim in v.dims for d in dim] for v in (given, other))
+    if [(d.extent, d.stride) for d in ours] != [(d.extent, d.stride) for d in theirs]:
+        return None
+    if [len(dim) for dim in given.dims] != [len(dim) for dim in other.dims]:
+        return None
+    pairs = {a.dim: b.dim for a, b in zip(ours, theirs, strict=True)}
+    same = all(pairs[a.dim] == b.dim for a, b in zip(ours, theirs, strict=True))
+    order = tuple(pairs.get(i, -1) for i in range(len(given.base.shape)))
+    if not same or sorted(order) != list(range(len(other.base.shape))):
+        return None
+    shapes = [other.base.shape[i] for i in order]
+    return order if tuple(shapes) == given.base.shape else None
+
+
 # Ids become fields of records, which are read back as text: brackets, commas, blanks at the ends,
 # a number or the word for no record would be taken for something else.
 MARKS = re.compile(r"[\[\],?#\s]")
@@ -396,6 +542,26 @@ def plain_name(node: str) -> str:
     """A node's name as part of an id: marks of our own and prefixes of ranks may not occur."""
     name = MARKS.sub("_", node)
     return f"_{name}" if RESERVED.match(name) else name
+
+
+def _as_opaque(
+    views: Sequence[View], dim: int
+) -> tuple[str, list[tuple[View, Letters]], Letters, dict[str, int]]:
+    """A concatenation as an operator: signature, operands, the letters of its result, and the
+    extent of what it makes."""
+    letters = [
+        [f"c{i}" if k == dim else str(k) for k in range(len(v.dims))] for i, v in enumerate(views)
+    ]
+    out = ["c" if k == dim else str(k) for k in range(len(views[0].dims))]
+    sizes = [v.shape[dim] for v in views]
+    signature = f"cat({','.join(map(str, sizes))})"
+    return signature, list(zip(views, letters, strict=True)), out, {"c": sum(sizes)}
+
+
+def _whole(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+    if letter == "c":
+        return "c", "created"
+    return (letter, "whole") if letter.startswith("c") else ("e", "parallel")
 
 
 def floated(views: Sequence[View]) -> tuple[list[View], Any]:
@@ -413,11 +579,15 @@ def floated(views: Sequence[View]) -> tuple[list[View], Any]:
     return over, tensors[0].dims
 
 
+def _as_spans(views: Sequence[View], dim: int) -> list[pieces.Span]:
+    return [pieces.Span(view, 0, view.shape[dim]) for view in views]
+
+
 def _elementwise(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
     return "e", "parallel"
 
 
-def _collected(terms: Sequence[View]) -> list[View] | None:
+def collected(terms: Sequence[View]) -> list[View] | None:
     """Equal views added up; None where something cancels (left to the rules as it is)."""
     total: dict[tuple[Base, Dims, tuple[tuple[str, int], ...]], Fraction] = {}
     for term in terms:
@@ -441,6 +611,15 @@ def _dims_of(shape: Sequence[int], base: Base) -> tuple[tuple[Digit, ...], ...]:
 
 def _with_dim(view: View, dim: int, digits: tuple[Digit, ...]) -> View:
     return View(view.base, (*view.dims[:dim], digits, *view.dims[dim + 1 :]), view.scale)
+
+
+def _with_dims(view: View, dims: Mapping[int, tuple[Digit, ...]]) -> View:
+    return replace(view, dims=tuple(dims.get(k, dim) for k, dim in enumerate(view.dims)))
+
+
+def _repeated(views: Sequence[View], dim: int) -> bool:
+    """Does what lies along a dimension only recur, in all of them?"""
+    return all(v.dims[dim] and all(d.dim < 0 for d in v.dims[dim]) for v in views)
 
 
 def _resized(dims: Any, label: int, shape: Sequence[int]) -> Any:

@@ -396,8 +396,8 @@ def verify(program: str, folder: Path | None, **options: Any) -> None:
 @click.option("--list", "listing", is_flag=True, help="Show all codes.")
 def rule(code: str | None, listing: bool) -> None:
     """Say what the CODE of a finding means, why it matters and what to do, with an example."""
+    from gg_datalog.diagnosis.findings import page
     from gg_datalog.reference.pages import as_text, listed
-    from gg_datalog.result.findings import page
 
     if listing == (code is not None):
         raise click.UsageError("give either a CODE, such as GG108, or --list")

@@ -112,7 +112,7 @@ def what_if(
     Raises:
         InputError: tables or rules have a mistake, or there is nothing to run.
     """
-    check_machine()
+    check_machine(asked)
     load_table(operators)
     if rules is not None:
         checked_rules(rules)

@@ -73,6 +73,11 @@ def _shard(_: click.Context, option: click.Parameter, value: str | None) -> Shar
 
 RUN_OPTIONS = (
     click.option("--jobs", type=click.IntRange(1, 4096), help="Items at a time.  [default: cores]"),
+    click.option(
+        "--ray",
+        metavar="ADDRESS|auto",
+        help="Run items on the nodes of this Ray cluster; --jobs then limits them all together.",
+    ),
     click.option("--only", multiple=True, metavar="GLOB", help="Only such items. Repeatable."),
     click.option("--shard", metavar="I/N", callback=_shard, help="Only this part of the items."),
     click.option(
@@ -109,7 +114,7 @@ report_option = click.option(
     multiple=True,
     metavar="FORMAT=PATH",
     callback=_targets,
-    help="Also write the report there: junit, markdown, json. Repeatable.",
+    help="Also write the report there: html, junit, sarif, markdown, json. Repeatable.",
 )
 
 

@@ -180,10 +180,11 @@ def _facts_hash(folder: Path) -> str:
     """Every file of the facts, and the graphs behind them as they are now: numbers and repairs
     are looked for in those."""
     rows = [[path.name, _file(path)] for path in sorted(folder.iterdir()) if path.is_file()]
-    return digest(["facts", rows, [_file(Path(path)) for path in _behind(folder)]])
+    return digest(["facts", rows, [_file(Path(path)) for path in behind(folder)]])
 
 
-def _behind(folder: Path) -> Iterator[str]:
+def behind(folder: Path) -> Iterator[str]:
+    """The graphs that facts were extracted from, as their manifest names them."""
     try:
         case = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["case"]
         given = [case["seq"], *case["dist"], case["groups"], case["relations"], case["outputs"]]

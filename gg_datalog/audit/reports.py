@@ -13,6 +13,8 @@ FORMATS = {
     "junit": "gg_datalog.audit.junit:render",
     "markdown": "gg_datalog.audit.markdown:render",
     "json": "gg_datalog.audit.document:render",
+    "html": "gg_datalog.audit.html:render",
+    "sarif": "gg_datalog.audit.sarif:render",
 }
 
 

@@ -33,6 +33,7 @@ class Asked:
     only: Sequence[str] = ()
     shard: Shard = field(default_factory=Shard)
     keep: str = "failures"
+    ray: str | None = None
 
     @property
     def workers(self) -> int:
@@ -74,7 +75,7 @@ def run_audit(path: Path, out: Path, asked: Asked) -> Tally:
     Raises:
         InputError: something is wrong with the plan, the folder or this machine.
     """
-    check_machine()
+    check_machine(asked)
     plan, items = planned_items(path, asked)
     refuse(out)
     for choice in {item.run.get("engine", "auto") for item in items}:
@@ -92,14 +93,14 @@ def run_items(folder: AuditFolder, plan: Plan, items: Sequence[Item], asked: Ask
         _end_strays(mark)
         with display(len(items)) as shown:
             settings = Settings(asked.keep, asked.shard)
-            pool = _pool(plan, asked, mark)
+            pool = _pool(folder, plan, items, asked, mark)
             tally = Coordinator(folder, items, settings, pool, shown).run()
         with suppress(OSError):
             folder.work.rmdir()
     return tally
 
 
-def check_machine() -> None:
+def check_machine(asked: Asked) -> None:
     """Refuses a machine that cannot isolate items."""
     if not supported():
         raise InputError(
@@ -107,6 +108,10 @@ def check_machine() -> None:
             None,
             "run it in a Linux container",
         )
+    if asked.ray is not None:
+        from gg_datalog.audit.ray_pool import refuse_without
+
+        refuse_without()
 
 
 def _end_strays(mark: str) -> None:
@@ -118,7 +123,9 @@ def _end_strays(mark: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _pool(plan: Plan, asked: Asked, mark: str) -> Callable[[str], Pool]:
+def _pool(
+    folder: AuditFolder, plan: Plan, items: Sequence[Item], asked: Asked, mark: str
+) -> Callable[[str], Pool]:
     homes = list(dict.fromkeys(item.home for item in plan.items if item.kind == "program"))
     rules = sorted({item.run["rules"] for item in plan.items if "rules" in item.run})
     settings: dict[str, Any] = {
@@ -127,4 +134,13 @@ def _pool(plan: Plan, asked: Asked, mark: str) -> Callable[[str], Pool]:
         "preload": list(plan.preload),
         "path": homes,
     }
-    return lambda run: LocalPool(asked.workers, settings, mark)
+    address = asked.ray
+    if address is None:
+        return lambda run: LocalPool(asked.workers, settings, mark)
+    from gg_datalog.audit.ray_node import expected
+    from gg_datalog.audit.ray_pool import RayPool
+
+    engines = {item.run.get("engine", "auto"): None for item in items}
+    same = expected(engines, plan.captures)
+    there = {**settings, "expected": same, "mark": mark}
+    return lambda run: RayPool(address, asked.jobs, there, folder.path.absolute())

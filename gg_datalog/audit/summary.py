@@ -88,7 +88,7 @@ def as_text(folder: AuditFolder) -> str:
 
 
 def _counted(status: Status) -> Iterator[str]:
-    width = max(map(len, status.counts))
+    width = max(map(len, status.counts), default=0)
     for name, count in status.counts.items():
         wrong = status.unexpected.get(name, 0)
         note = f", {wrong} not as expected" if wrong else ""

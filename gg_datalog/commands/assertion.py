@@ -110,9 +110,10 @@ def hold(
 ) -> Result:
     """:func:`assert_refines`, with the options of a run."""
     __tracebackhide__ = True
+    from gg_datalog.diagnosis.outcome import exit_code
     from gg_datalog.foundation.errors import InputError
     from gg_datalog.foundation.visible import visible
-    from gg_datalog.result.outcome import exit_code
+    from gg_datalog.result.reasons import Verdict
 
     if inconclusive not in ("fail", "skip"):
         raise InputError(f"inconclusive is {inconclusive!r}", None, 'give "fail" or "skip"')
@@ -123,7 +124,7 @@ def hold(
             for text in notes:
                 warnings.warn(visible(text), stacklevel=3)
             return result
-        if result.verdict == "inconclusive" and inconclusive == "skip":
+        if result.verdict == Verdict.INCONCLUSIVE and inconclusive == "skip":
             _skip(result)
         kept = _keep(home, result, notes)
     raise NotRefined(_text(result, kept, notes), result, kept)

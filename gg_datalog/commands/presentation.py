@@ -14,6 +14,7 @@ import click
 
 from gg_datalog.commands.capture import captured_case
 from gg_datalog.commands.verify import judged
+from gg_datalog.diagnosis.outcome import exit_code
 from gg_datalog.foundation.folders import (
     in_use_for,
     read_manifest,
@@ -25,7 +26,6 @@ from gg_datalog.foundation.progress import progress
 from gg_datalog.foundation.visible import visible
 from gg_datalog.inference.run import Options, run_facts
 from gg_datalog.reporting.targets import STDOUT, Target, check, own, write
-from gg_datalog.result.outcome import exit_code
 from gg_datalog.result.report import Report, as_json
 from gg_datalog.result.sources import changed
 from gg_datalog.settings.baseline import Baseline

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gg_datalog.extract import case_files
 from gg_datalog.foundation.progress import Progress
 from gg_datalog.inference.run import Options, repeated, run_facts
+from gg_datalog.result.reasons import Verdict
 from gg_datalog.result.report import Assumption, Finding, OutputRow, Report
 from gg_datalog.result.sources import extracted
 from gg_datalog.result.store import write_facts
@@ -29,7 +30,7 @@ class Result:
     @property
     def refines(self) -> bool:
         """Is every output that matters rebuilt?"""
-        return self.verdict == "refines"
+        return self.verdict == Verdict.REFINES
 
     @property
     def verdict(self) -> str:

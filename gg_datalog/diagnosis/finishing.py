@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from gg_datalog.diagnosis.scene import Scene
+from gg_datalog.result.names import ranked
 from gg_datalog.result.report import Finding
 
 LENGTH = 16
@@ -66,7 +67,7 @@ def _located(found: Finding, nodes: dict[str, Node]) -> Finding:
         module=found.module or (seq.module or None if seq else None),
         dist_source=found.dist_source or source,
         dist_module=found.dist_module or module,
-        ranks=found.ranks or tuple(sorted({int(n[1:].partition(".")[0]) for n in found.dist})),
+        ranks=found.ranks or tuple(sorted({ranked(n)[0] for n in found.dist})),
     )
 
 

@@ -8,23 +8,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gg_datalog.result.blocks import Box
+from gg_datalog.result.names import ranked
 from gg_datalog.result.placement import (
-    box_of,
     dtype_text,
     merged,
     placement,
     prefix,
+    range_of,
     ranks_text,
     shape_of,
     spans_text,
     tensor_text,
 )
-from gg_datalog.result.terms import parse_record
+from gg_datalog.result.records import ONE_KEY, WHOLE, Records
+from gg_datalog.result.terms import Coefficient
 
 if TYPE_CHECKING:
     import duckdb
-
-ONE = "[1, 1, , ]"
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,28 @@ class Thing:
 
 @dataclass(frozen=True)
 class Held:
-    """A row of ``holds``."""
+    """A row of ``holds``, its records by their keys."""
 
     dist: str
     seq: str
     times: str
     parts: str
     block: str
+
+    @property
+    def whole(self) -> bool:
+        """Is it no part of a reduction?"""
+        return self.parts == WHOLE
+
+    @property
+    def plain(self) -> bool:
+        """Is it just the tensor, or a piece of it: no part, and no multiple?"""
+        return self.whole and self.once
+
+    @property
+    def once(self) -> bool:
+        """Is its coefficient 1?"""
+        return self.times == ONE_KEY
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,7 @@ class Scene:
 
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
         self.database = database
+        self.records = Records(database)
         self._things: dict[tuple[str, str], Thing] = {}
         self._axes: dict[tuple[str, int], tuple[str, bool]] = {}
 
@@ -107,7 +123,7 @@ class Scene:
     def names(self, dists: Iterable[str]) -> list[str]:
         """The nodes of these distributed tensors on all ranks that have them, by rank and place."""
         found = {n: t.position for t in self.things("dist", dists) for n in t.names}
-        return sorted(found, key=lambda name: (int(name[1:].partition(".")[0]), found[name]))
+        return sorted(found, key=lambda name: (ranked(name)[0], found[name]))
 
     # ---- facts -----------------------------------------------------------------------------
     def held(self, dists: Iterable[str], seq: str | None = None) -> list[Held]:
@@ -118,6 +134,10 @@ class Scene:
             sql += " AND seq = ?"
             given.append(seq)
         return [Held(*row) for row in self.rows(f"{sql} ORDER BY ALL", *given)]
+
+    def coefficient(self, held: Held) -> Coefficient:
+        """How often a row counts the tensor."""
+        return self.records.coefficient(held.times)
 
     @cached_property
     def sums(self) -> dict[str, list[str]]:
@@ -145,17 +165,19 @@ class Scene:
     def box(self, held: Held) -> Box | None:
         """The range per dimension of the sequential node that a row reaches."""
         thing = self.seq(held.seq)
-        box = box_of(held.block, thing.base)
+        box = self.range_of(held)
         return None if box is None else merged(box, thing.base, thing.shape)
+
+    def range_of(self, held: Held) -> Box | None:
+        """The range per dimension of the sequential base tensor that a row reaches."""
+        return range_of(self.records.block(held.block), self.seq(held.seq).base)
 
     def part(self, parts: str) -> Part | None:
         """The outermost open reduction."""
-        if parts == "nil":
+        if parts == WHOLE:
             return None
-        axis, kind, lo, n, extent, _ = parse_record(parts)
-        while axis[2] is not None:
-            axis = axis[2]
-        along, lookup = self._axis(axis[0], axis[1])
+        through, kind, lo, n, extent = self.records.parts(parts)[0]
+        along, lookup = self._axis(*through[-1])
         return Part(kind, along, lo, lo + n, extent, lookup)
 
     def finest(self, rows: Sequence[Held]) -> list[Held]:
@@ -195,7 +217,7 @@ class Scene:
         if not boxes or len(dtypes) != 1:
             return None
         text = tensor_text(dtypes.pop(), thing.shape or ())
-        factors = list(dict.fromkeys(prefix(h.times) for h in held))
+        factors = list(dict.fromkeys(prefix(self.coefficient(h)) for h in held))
         text = f"{factors[0] if len(factors) == 1 else ''}{text}"
         spans = dict.fromkeys((p.kind, p.along, p.lo, p.hi, p.extent) for _, _, p in rows if p)
         words = [] if len(spans) and _whole(boxes, thing.shape) else [placement(boxes, thing.shape)]

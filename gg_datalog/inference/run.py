@@ -25,6 +25,7 @@ from gg_datalog.foundation.folders import (
 )
 from gg_datalog.foundation.progress import Progress
 from gg_datalog.result.database import DATABASE, complete, create, decide
+from gg_datalog.result.reasons import Status, Verdict
 from gg_datalog.result.report import REPORT, Finding, OutputRow, Report, as_json
 from gg_datalog.result.sources import extracted_again
 from gg_datalog.result.store import Facts, hashed, open_facts, write_parquet
@@ -165,7 +166,7 @@ def _write(
         if kept := state_kept(database):
             stats["state"] = kept
         seconds["judge and write"] = perf_counter() - started
-        gap = report.verdict == "does-not-refine"
+        gap = report.verdict == Verdict.DIFFERS
         if not run.options.raw:
             report = _decided(fresh, run, report, seconds, progress)
             decide(database, report)
@@ -181,8 +182,8 @@ def _decided(
     fresh: Path, run: _Run, report: Report, seconds: dict[str, float], progress: Progress
 ) -> Report:
     """The report with what numbers say of the outputs that are not proved."""
+    from gg_datalog.diagnosis.evidence import decided, in_question
     from gg_datalog.inference.confirmation import Question, budget, confirmed
-    from gg_datalog.result.evidence import decided, in_question
 
     allowed, places = budget(run.options.confirm), in_question(report)
     if not places:
@@ -215,7 +216,7 @@ def repeated(option: str, values: Iterable[object]) -> str:
 
 def _open(row: OutputRow) -> bool:
     """Is it neither proved, nor do numbers agree?"""
-    return row.status != "mapped" and not (row.numbers is not None and row.numbers.agrees)
+    return row.status != Status.MAPPED and not (row.numbers is not None and row.numbers.agrees)
 
 
 def _operators(case: Mapping[str, Any], options: Options) -> list[Path]:

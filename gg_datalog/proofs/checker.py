@@ -146,6 +146,18 @@ def sole(uses: Uses) -> Statement:
     return only(only(uses, "one operand is used"), "one statement is used")
 
 
+def together(blocks: Sequence[Block]) -> Block:
+    """Blocks as one: each continues those before it, or as many at a time as do so are one."""
+    whole = blocks[0]
+    for k, block in enumerate(blocks[1:], 1):
+        try:
+            whole = whole.joined(block)
+        except Refused:
+            need(k > 1 and len(blocks) % k == 0, "pieces do not continue each other")
+            return together([together(blocks[i : i + k]) for i in range(0, len(blocks), k)])
+    return whole
+
+
 def add_up(every: Sequence[Statement]) -> bool:
     """Are these the parts of one sum, one after the other, of the same positions?"""
     first = every[0]
@@ -430,10 +442,9 @@ class Checker:
             times, parts, block = self.seen([x], dist, seq)
             at = {**block.dist, label: block.dist.get(label, 0) + start}
             block = given(seq.shape, dist.shape, normal(block.seq, at, block.runs))
-            block = found[-1].block.joined(block) if found else block
             found.append(Statement(self.one("dist_concat", o)[1], x.seq, times, parts, block))
             need(found[-1][:4] == found[0][:4], "the members hold different things")
-        return found[-1]
+        return found[0]._replace(block=together([x.block for x in found]))
 
     def lookup_holds(self, by: Any, uses: Uses) -> Statement:
         """A lookup in a shard of a table, masked outside of it."""

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.diagnosis.breaks import SENTENCE
+from gg_datalog.diagnosis.sites.breaks import SENTENCE
 from gg_datalog.proofs.certifying import derivations
 from gg_datalog.proofs.checker import ONE, Statement
 from gg_datalog.proofs.derivations import Derivation, Derivations, elements

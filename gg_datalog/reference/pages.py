@@ -9,22 +9,22 @@ import sys
 from collections.abc import Iterator
 from textwrap import fill, indent
 
-from gg_datalog.result.findings import PAGES, Example, Page
+from gg_datalog.diagnosis.findings import PAGES, Example, Mistake
 
 WIDTH = 100
 INTRODUCTION = """\
 # Findings
 
-Written by `make docs` from `gg_datalog/result/findings.toml`; do not edit.
+Written by `make docs` from `gg_datalog/diagnosis/mistakes/`; do not edit.
 `gg-datalog rule GG108` prints one page.
 
 The codes are stable: a code keeps its meaning, a new meaning gets a new code. An *error* is
 something wrong, or not shown to be right; a *warning* stands in the way of a proof or of those who
 use the outputs; a *note* is worth knowing beside the verdict.
 
-GG101 to GG119 and GG150 to GG158 say how an output or an operator fails to be rebuilt, GG120 to
-GG126 what stands in the way of a proof, GG130 to GG134 what to know beside the verdict, GG140 and
-GG141 that numbers and rules disagree.
+Codes that begin with GG10, GG11 or GG15 say how an output or an operator fails to be rebuilt, those
+with GG12 what stands in the way of a proof, those with GG13 what to know beside the verdict, those
+with GG14 that numbers and rules disagree.
 
 One mistake is one finding, with the outputs that it spoils. Nothing is known of what is computed
 from something wrong, so a second mistake behind the first is found when the first is repaired.
@@ -41,7 +41,7 @@ def listed() -> str:
     return "\n".join(f"{p.code}  {p.level:<7}  {p.title}" for p in PAGES.values())
 
 
-def as_text(page: Page) -> str:
+def as_text(page: Mistake) -> str:
     """One page for a terminal."""
     parts = [f"{page.code} {page.level}: {page.title}", fill(page.note, WIDTH)]
     parts.append(f"what to do\n{indent(fill(page.remedy, WIDTH - 2), '  ')}")
@@ -85,7 +85,7 @@ def reference() -> str:
     return "\n".join([INTRODUCTION, table, "", *(as_markdown(p) for p in PAGES.values())])
 
 
-def as_markdown(page: Page) -> str:
+def as_markdown(page: Mistake) -> str:
     """One page as a section in Markdown."""
     parts = [
         f"## {page.code}",

@@ -140,8 +140,9 @@ def _piece(scene: Scene, dist: str, seq: str) -> tuple[int, Any, Box] | None:
     return extents[at], (at, *ranges[:at], *ranges[at + 1 :]), (ranges[at],)
 
 
-def broadcasts(scene: Scene) -> Iterator[Candidate]:
-    """What one rank has, and other ranks have memory for that nobody has written."""
+def broadcasts(scene: Scene, _: Finding) -> Iterator[Candidate]:
+    """What one rank has, and other ranks have memory for that nobody has written; wherever that is,
+    for it may spoil anything."""
     sql = """
         SELECT u.rank, u.node, c.instance FROM uninitialised u
         JOIN graph_node g ON g.side = 'dist' AND g.rank = u.rank AND g.name = u.node

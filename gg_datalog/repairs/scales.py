@@ -8,6 +8,7 @@ from fractions import Fraction
 from gg_datalog.repairs.candidate import Candidate, Site
 from gg_datalog.repairs.holders import Scene
 from gg_datalog.repairs.programs import operands
+from gg_datalog.result.reasons import Term
 from gg_datalog.result.report import Finding
 
 ONE = Fraction(1)
@@ -61,9 +62,9 @@ def _terms(scene: Scene, seq: str) -> Iterator[Candidate]:
     used: dict[Fraction, list[Site]] = {}
     # A sum that is part of a longer one lacks terms, which may come later.
     for (dist, by, gives), terms in sorted(sums.items(), key=lambda item: _lacking(item[1])):
-        there = [(place, state, times) for place, state, times in terms if state != "missing"]
+        there = [(place, state, times) for place, state, times in terms if state != Term.MISSING]
         found = {
-            scene.rational(times) if state == "complete" else None for _, state, times in there
+            scene.rational(times) if state == Term.COMPLETE else None for _, state, times in there
         }
         times = found.pop() if len(found) == 1 else None
         if not times:
@@ -91,7 +92,7 @@ def _only(scene: Scene, sites: Sequence[Site], used: Sequence[Site]) -> bool:
 
 
 def _lacking(terms: Sequence[tuple[int, str, str]]) -> int:
-    return sum(state == "missing" for _, state, _ in terms)
+    return sum(state == Term.MISSING for _, state, _ in terms)
 
 
 def _contributors(scene: Scene, dist: str, by: str, place: int) -> list[tuple[str, str]]:

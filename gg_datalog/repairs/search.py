@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from gg_datalog.diagnosis.findings import PAGES
+from gg_datalog.diagnosis.mistakes.mistake import Change
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.foundation.progress import Progress
 from gg_datalog.repairs.candidate import Candidate
@@ -17,7 +19,6 @@ from gg_datalog.repairs.reductions import reductions
 from gg_datalog.repairs.scales import scalings
 from gg_datalog.repairs.trial import Bench, Outcome, outcome
 from gg_datalog.repairs.wider import widened
-from gg_datalog.result.findings import Kind
 from gg_datalog.result.report import Finding, Repair
 from gg_datalog.result.sources import remembered
 
@@ -27,9 +28,16 @@ TRIALS = 4
 PATIENCE = 3.0
 LEAST_SECONDS = 10.0
 AGAIN = "extract the case again"
-# What does not line up between ranks, or was found by numbers, is no matter of one collective.
-OTHERS = (Kind.COLLECTIVE, Kind.CONTRADICTED)
-CAUSES = frozenset(k.value.code for k in Kind if k.value.level == "error" and k not in OTHERS)
+# What a mistake names as its repairs, and what proposes them.
+PROPOSED: Mapping[Change, Callable[[Scene, Finding], Iterator[Candidate]]] = {
+    Change.REDUCTION: reductions,
+    Change.FACTOR: scalings,
+    Change.GATHERING: gatherings,
+    Change.BROADCAST: broadcasts,
+}
+REPAIRS = {
+    code: page.repairs for code, page in PAGES.items() if page.level == "error" and page.repairs
+}
 
 
 def with_repairs(ran: Ran, findings: Sequence[Finding], progress: Progress) -> list[Finding]:
@@ -68,7 +76,7 @@ class Search:
 
     def repairs(self, findings: Sequence[Finding]) -> dict[int, Repair]:
         """Repairs by place of the finding; one that does for others is theirs, too."""
-        causes = [i for i, f in enumerate(findings) if f.code in CAUSES and not f.accepted]
+        causes = [i for i, f in enumerate(findings) if f.code in REPAIRS and not f.accepted]
         spoilt = {i: self.scene.spoilt(findings[i]) for i in causes}
         found: dict[int, Repair] = {}
         for place in causes[:FINDINGS]:
@@ -117,11 +125,9 @@ class Search:
         return len(repair.outputs) == len(self.names) - len(self.before.outputs)
 
     def _candidates(self, found: Finding) -> Iterator[Candidate]:
-        """What may help, the most natural first."""
-        yield from reductions(self.scene, found)
-        yield from scalings(self.scene, found)
-        yield from gatherings(self.scene, found)
-        yield from broadcasts(self.scene)
+        """What may help, in the order that the mistake gives."""
+        for change in REPAIRS[found.code]:
+            yield from PROPOSED[change](self.scene, found)
 
     def _attempt(self, candidate: Candidate) -> Outcome | None:
         if candidate not in self.tried:

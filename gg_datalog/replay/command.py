@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
+from gg_datalog.diagnosis.evidence import decided
+from gg_datalog.diagnosis.mistakes.gg140_contradiction import MISTAKE as CONTRADICTION
+from gg_datalog.diagnosis.mistakes.gg141_unproved_agreement import MISTAKE as AGREEMENT
 from gg_datalog.extract.case import CaseFiles
 from gg_datalog.extract.facts import build_sides
 from gg_datalog.extract.table import Table, load_table
@@ -26,9 +27,8 @@ from gg_datalog.replay.dtypes import exact
 from gg_datalog.replay.shrink import Shrunk, shrink
 from gg_datalog.replay.trial import DRAWS, FAILURES, MORE, Judged, Replayed, draws, rests_on
 from gg_datalog.replay.unknown import guessed_names
-from gg_datalog.result.evidence import decided
-from gg_datalog.result.findings import Kind
-from gg_datalog.result.report import Finding, Numbers, Report, as_json
+from gg_datalog.result.reasons import Status, Verdict
+from gg_datalog.result.report import Numbers, Report, as_json
 from gg_datalog.result.store import write_facts
 
 SMALL = 64 * 2**20  # bytes: up to here a case is executed in its captured sizes
@@ -106,12 +106,7 @@ def judged_case(
     write_facts(built.tables, facts, "parquet", {})
     options = Options(repairs=False, raw=True, layouts=layouts)
     report = run_facts(facts, facts / "result", options, say)
-    holds, returned, available = (
-        pq.read_table(facts / "result" / f"{n}.parquet").to_pylist()
-        for n in ("holds", "returned_holds", "seq_available")
-    )
-    known = {row["of"] for row in available}
-    return Judged(fitted.case, fitted, built, report, holds, returned, known)
+    return Judged.by(facts / "result", fitted, built, report)
 
 
 def _replayed(
@@ -152,7 +147,7 @@ def _in_question(found: Replayed, statuses: Sequence[str]) -> set[int]:
     return {
         place
         for place, status in enumerate(statuses)
-        if found.agrees(place) is None or (status != "mapped" and found.agrees(place))
+        if found.agrees(place) is None or (status != Status.MAPPED and found.agrees(place))
     }
 
 
@@ -169,31 +164,27 @@ def _concluded(found: Replayed, resting: Collection[int]) -> Replayed:
     contradicted = [
         row.seq
         for place, row in enumerate(report.outputs)
-        if row.status == "mapped" and found.agrees(place) is False
+        if row.status == Status.MAPPED and found.agrees(place) is False
     ]
     for text in found.wrong[:1]:
-        findings.insert(0, _finding(Kind.CONTRADICTED, f"a derived relation does not hold: {text}"))
+        findings.insert(0, CONTRADICTION.finding(f"a derived relation does not hold: {text}"))
     for seq in contradicted:
         text = f"`{seq}` is derived to be rebuilt, but the numbers differ"
-        findings.insert(0, replace(_finding(Kind.CONTRADICTED, text), seq=seq))
-    if found.hangs and report.verdict != "does-not-refine":
-        findings.insert(0, _finding(Kind.CONTRADICTED, found.note))
+        findings.insert(0, CONTRADICTION.finding(text, seq=seq))
+    if found.hangs and report.verdict != Verdict.DIFFERS:
+        findings.insert(0, CONTRADICTION.finding(found.note))
     for place, row in enumerate(report.outputs):
-        if row.status != "mapped" and found.agrees(place):
+        if row.status != Status.MAPPED and found.agrees(place):
             text = f"`{row.seq}` is not shown to be rebuilt, but no draw shows a difference"
-            findings.append(replace(_finding(Kind.NOT_SHOWN, text), seq=row.seq))
+            findings.append(AGREEMENT.finding(text, seq=row.seq))
     against = found.wrong or contradicted or found.hangs
     told = {place: Numbers(found.agrees(place)) for place in found.numbers}
     told |= {place: Numbers(None) for place in resting if not found.agrees(place)}
     outcome = decided(report, told)
-    verdict = "does-not-refine" if against else outcome.verdict
+    verdict = Verdict.DIFFERS if against else outcome.verdict
     outputs = [replace(row, numbers=None) for row in outcome.outputs]
     found.report = replace(report, verdict=verdict, findings=findings, outputs=outputs)
     return found
-
-
-def _finding(kind: Kind, text: str) -> Finding:
-    return Finding(kind.value.code, kind.value.level, text, title=kind.value.title)
 
 
 # ---- the report
@@ -261,8 +252,8 @@ def _said(found: Replayed, place: int) -> str:
     return {True: "agrees", False: "differs", None: "no numbers to compare"}[found.agrees(place)]
 
 
-VERDICTS = {
-    "refines": "REFINES: every output is rebuilt from what the ranks return",
-    "does-not-refine": "DOES NOT REFINE",
-    "inconclusive": "INCONCLUSIVE",
+VERDICTS: dict[str, str] = {
+    Verdict.REFINES: "REFINES: every output is rebuilt from what the ranks return",
+    Verdict.DIFFERS: "DOES NOT REFINE",
+    Verdict.INCONCLUSIVE: "INCONCLUSIVE",
 }

@@ -16,9 +16,7 @@ from gg_datalog.replay.derived import APART, OPEN, START, Numbers, difference, p
 from gg_datalog.replay.documents import Json
 from gg_datalog.replay.evaluate import JOIN, Evaluator, NotEvaluated, based, viewed
 from gg_datalog.replay.tensor import Tensor
-from gg_datalog.result.terms import read_block, read_parts
-
-Rows = list[dict[str, Any]]
+from gg_datalog.result.records import Returned
 
 
 @dataclass(repr=False)
@@ -75,7 +73,9 @@ class _Parts:
         return total
 
 
-def related(seq: Evaluator, dist: Evaluator, wanted: Json, rows: Rows) -> Numbers | None:
+def related(
+    seq: Evaluator, dist: Evaluator, wanted: Json, rows: Sequence[Returned]
+) -> Numbers | None:
     """An output by the derived relations of what the ranks return for it, parts added up; None
     where these do not account for every element of it, and of what each rank returns."""
     whole = _shown(seq.contexts[0].values.get(wanted["seq"]), seq.nodes[0].get(wanted["seq"]))
@@ -91,20 +91,19 @@ def related(seq: Evaluator, dist: Evaluator, wanted: Json, rows: Rows) -> Number
     worst = START
     parts: dict[Any, _Parts] = {}
     for row in rows:
-        piece = pieces[row["rank"]]
+        piece = pieces[row.rank]
         try:
-            at, there = positions(read_block(row["block"]), whole.base.shape, piece.base.shape)
+            at, there = positions(row.block, whole.base.shape, piece.base.shape)
         except (IndexError, NotEvaluated):
             return None
-        stack = read_parts(row["parts"])
-        if not stack:
+        if not row.parts:
             both = whole.shown[at] & piece.shown[there]
             ours, theirs = (x.expand(both.shape)[both] for x in (whole.base[at], piece.base[there]))
             worst = worst.beside(difference(theirs, ours))
             whole.covered[at], piece.covered[there] = True, True
-        elif len(stack) == 1:
-            along, kind, lo, n, extent = stack[0]
-            one = parts.setdefault((along, row["block"]), _Parts(kind, extent, at))
+        elif len(row.parts) == 1:
+            along, kind, lo, n, extent = row.parts[0]
+            one = parts.setdefault((along, row.block), _Parts(kind, extent, at))
             one.rows.setdefault((lo, n), []).append((piece, there))
     for one in parts.values():
         total = one.whole()

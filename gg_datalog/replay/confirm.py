@@ -18,7 +18,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import torch
 
 from gg_datalog.extract.case import CaseFiles
@@ -89,13 +88,7 @@ def _as_run(
 ) -> Judged:
     """The case in its own sizes, with what the run derived of it."""
     built = build_sides(files, operators, lambda text: None)
-    tables = (
-        pq.read_table(result / f"{n}.parquet").to_pylist()
-        for n in ("holds", "returned_holds", "seq_available")
-    )
-    holds, returned, available = tables
-    known = {row["of"] for row in available}
-    return Judged(fitted.case, fitted, built, report, holds, returned, known)
+    return Judged.by(result, fitted, built, report)
 
 
 def _drawn(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from gg_datalog.extract.view import Base
 from gg_datalog.replay.dtypes import times
 from gg_datalog.replay.evaluate import EVERYTHING, Evaluator, Limits, NotEvaluated
 from gg_datalog.replay.tensor import Tensor
-from gg_datalog.result.records import relation
+from gg_datalog.result.records import Relation
 from gg_datalog.result.terms import Block, Parts
 
 RELATIVE = 1e-10
@@ -145,10 +144,9 @@ class Checker:
             for n, e in (("seq", self.seq), ("dist", self.dist))
         }
 
-    def problem(self, row: Mapping[str, Any]) -> str | None:
+    def problem(self, held: Relation) -> str | None:
         """What is wrong with a relation; :class:`NotEvaluated` where nothing can be said."""
-        ours, theirs = self.bases["seq"][row["seq"]], self.bases["dist"][row["dist"]]
-        held = relation(row)
+        ours, theirs = self.bases["seq"][held.seq], self.bases["dist"][held.dist]
         open_ = limits(held.parts) if held.parts else EVERYTHING
         whole, piece = self.seq.value(ours, open_), self.dist.value(theirs)
         try:

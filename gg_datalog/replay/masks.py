@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
 import torch
 
@@ -18,7 +17,8 @@ from gg_datalog.extract.view import Base, View
 from gg_datalog.replay.derived import positions
 from gg_datalog.replay.evaluate import viewed
 from gg_datalog.replay.tensor import Tensor
-from gg_datalog.result.terms import Block, read_block
+from gg_datalog.result.records import Relation
+from gg_datalog.result.terms import Block
 
 
 @dataclass(repr=False)
@@ -28,15 +28,15 @@ class Draws:
 
     seq: Context
     dist: Mapping[int, Context]
-    holds: Iterable[Mapping[str, Any]]
+    holds: Iterable[Relation]
     generator: torch.Generator
     drawn: dict[int, Tensor] = field(default_factory=dict)
     _bases: dict[int, tuple[Base, Tensor]] = field(default_factory=dict)
     _related: dict[tuple[str, str], list[Block]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for row in self.holds:
-            self._related.setdefault((row["dist"], row["seq"]), []).append(read_block(row["block"]))
+        for held in self.holds:
+            self._related.setdefault((held.dist, held.seq), []).append(held.block)
 
     def sequential(self, _: int, node: str, number: int, shape: Sequence[int], p: float) -> Tensor:
         """A mask of the sequential program."""

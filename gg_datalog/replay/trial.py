@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import torch
 
 from gg_datalog.extract.emit import lead_orders, live_bases
@@ -27,8 +29,9 @@ from gg_datalog.replay.showing import elements
 from gg_datalog.replay.shrink import Shrunk
 from gg_datalog.replay.tensor import Tensor
 from gg_datalog.replay.unknown import made_up, unknown
+from gg_datalog.result.reasons import Status
+from gg_datalog.result.records import Relation, Returned, relation, returned
 from gg_datalog.result.report import Element, Report
-from gg_datalog.result.terms import read_coefficient
 
 DRAWS = 2
 MORE = 6  # draws to show a difference where nothing is derived
@@ -97,9 +100,26 @@ class Judged:
     fitted: Shrunk
     built: Built
     report: Report
-    holds: list[dict[str, Any]]
-    returned: list[dict[str, Any]]
+    holds: list[Relation]
+    returned: list[Returned]
     available: set[str]
+
+    @classmethod
+    def by(cls, result: Path, fitted: Shrunk, built: Built, report: Report) -> Judged:
+        """With what lies in the folder of a result."""
+        holds, back, available = (
+            pq.read_table(result / f"{name}.parquet").to_pylist()
+            for name in ("holds", "returned_holds", "seq_available")
+        )
+        return cls(
+            fitted.case,
+            fitted,
+            built,
+            report,
+            [relation(row) for row in holds],
+            [returned(row) for row in back],
+            {row["of"] for row in available},
+        )
 
     @property
     def statuses(self) -> list[str]:
@@ -153,16 +173,16 @@ class Draw:
         """Every derived relation against the numbers, and every node against what it was lowered
         to."""
         checker = Checker(self.sides["seq"], self.sides["dist"])
-        for row in self.judged.holds:
-            what = f"{row['dist']} of {row['seq']} ({row})"
+        for held in self.judged.holds:
+            what = f"{held.dist} of {held.seq} ({held})"
             try:
-                problem = checker.problem(row)
+                problem = checker.problem(held)
             except (NotEvaluated, *FAILURES) as reason:
                 replayed.unknown(what, str(reason))
                 continue
             replayed.relation(what, problem)
             if problem:
-                self.wrong.append((checker.bases["seq"][row["seq"]].node, row["dist"]))
+                self.wrong.append((checker.bases["seq"][held.seq].node, held.dist))
         for side in self.sides.values():
             for name, view, value in side.others():
                 try:
@@ -178,7 +198,7 @@ class Draw:
         for place, output in enumerate(self.case.outputs):
             if only is not None and place not in only:
                 continue
-            mapped = self.judged.statuses[place] == "mapped"
+            mapped = self.judged.statuses[place] == Status.MAPPED
             numbers = self._output(place, output, mapped)
             replayed.agreed[place] += numbers.fits is True
             before = replayed.numbers.get(place)
@@ -190,11 +210,7 @@ class Draw:
                 replayed.shown[place] = self._elements(output)
 
     def _output(self, place: int, output: dict[str, Any], mapped: bool) -> Numbers:
-        rows = [
-            r
-            for r in self.judged.returned
-            if r["wants"] == place and read_coefficient(r["times"]).value == 1
-        ]
+        rows = [r for r in self.judged.returned if r.wants == place and r.times.value == 1]
         if mapped:
             numbers = related(self.sides["seq"], self.sides["dist"], output, rows)
             if numbers is not None:
@@ -292,10 +308,10 @@ class Draw:
 def _orders(built: Built) -> dict[str, list[int]]:
     """Per signature the order in which facts list its operands."""
     ready = []
-    for name, relation in (("seq", "wanted"), ("dist", "returned")):
+    for name, roots_of in (("seq", "wanted"), ("dist", "returned")):
         side = built.side(name)
         named = {b.name: b for b in side.bases}
-        roots = [named[n] for n in built.tables[relation].column("of").to_pylist()]
+        roots = [named[n] for n in built.tables[roots_of].column("of").to_pylist()]
         live = live_bases(roots)
         ready.append((side, live, uses(side, live, roots)))
     return lead_orders(ready)
@@ -306,7 +322,7 @@ def rests_on(judged: Judged, place: int, table: Table, guessed: set[str]) -> lis
     output, what is made up for an operator would."""
     output = judged.case.outputs[place]
     names = unknown(judged.case, output, guessed)
-    asked = judged.statuses[place] == "inconclusive"
+    asked = judged.statuses[place] == Status.INCONCLUSIVE
     return [*names, *(made_up(judged.case, output, table) if asked else [])]
 
 

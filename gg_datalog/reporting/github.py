@@ -8,13 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gg_datalog.diagnosis.outcome import exit_code
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.reporting import markdown
 from gg_datalog.reporting.origin import TOOL
 from gg_datalog.reporting.places import place
 from gg_datalog.reporting.text import VERDICT
 from gg_datalog.reporting.wording import MANY, clipped, counted, details
-from gg_datalog.result.outcome import exit_code
+from gg_datalog.result.reasons import Verdict
 from gg_datalog.result.report import EXIT_CODE, Finding, Report
 
 COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
@@ -34,7 +35,7 @@ def render(report: Report, result: Path) -> str:
     ]
     status = exit_code(report)
     if status and not at_level["error"]:
-        command = "error" if status == EXIT_CODE["does-not-refine"] else "warning"
+        command = "error" if status == EXIT_CODE[Verdict.DIFFERS] else "warning"
         lines.insert(0, _command(command, {"title": TOOL}, VERDICT[report.verdict]))
     lines += [line for command, found in at_level.items() for line in _rest(command, found)]
     lines.append(f"{TOOL}: {report.verdict} ({counted(report)})")

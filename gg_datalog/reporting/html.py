@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gg_datalog.foundation.errors import InputError
+from gg_datalog.reporting.html_page import asset, filled
 from gg_datalog.reporting.places import place
 from gg_datalog.reporting.wording import element, executed, modules, numbers, repair
 from gg_datalog.result.folder import AGAIN, open_result, read_result
 from gg_datalog.result.printable import printable
+from gg_datalog.result.reasons import Status, Verdict
 from gg_datalog.result.report import Finding, Report
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
     from gg_datalog.reporting.html_picture import Picture
     from gg_datalog.reporting.html_tensors import Tensors
 
+PACKAGE = "gg_datalog.reporting"
 MOST_PICTURES = 30
-STATUSES = ("unmapped", "inconclusive", "mapped")
-HEADLINE = {
-    "refines": ("✓", "Refines", "Every output is rebuilt from what the ranks return."),
-    "does-not-refine": ("✗", "Does not refine", "A difference is shown."),
-    "inconclusive": (
+STATUSES = (Status.UNMAPPED, Status.INCONCLUSIVE, Status.MAPPED)
+HEADLINE: dict[str, tuple[str, str, str]] = {
+    Verdict.REFINES: ("✓", "Refines", "Every output is rebuilt from what the ranks return."),
+    Verdict.DIFFERS: ("✗", "Does not refine", "A difference is shown."),
+    Verdict.INCONCLUSIVE: (
         "?",
         "Inconclusive",
         "Neither a proof nor a difference is shown.",
@@ -43,32 +40,19 @@ def render(report: Report, result: Path) -> str:
     Raises:
         InputError: the result cannot be read.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("gg_datalog.reporting", "page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["code"] = _code
-    style, script = _asset("report.css"), _asset("report.js")
-    page = environment.get_template("report.html.j2").render(
-        style=style, script=script, policy=_policy(style, script), **_content(report, result)
-    )
-    return page + "\n"
+    style, script = asset(PACKAGE, "report.css"), asset(PACKAGE, "report.js")
+    return filled(PACKAGE, "report.html.j2", style, script, _content(report, result))
 
 
 def _content(report: Report, result: Path) -> dict[str, Any]:
     """Everything that the template shows."""
+    from gg_datalog.diagnosis.findings import PAGES
+    from gg_datalog.diagnosis.outcome import raised
     from gg_datalog.foundation.version import __version__
     from gg_datalog.reporting.html_explain import explanations
     from gg_datalog.reporting.html_modules import coverage
     from gg_datalog.reporting.html_operators import operators
     from gg_datalog.reporting.html_tensors import read_tensors
-    from gg_datalog.result.findings import PAGES
-    from gg_datalog.result.outcome import raised
 
     _, manifest = read_result(result)
     with open_result(result) as database, _complete(result):
@@ -84,7 +68,7 @@ def _content(report: Report, result: Path) -> dict[str, Any]:
         "accepted": sum(found.accepted for found in report.findings),
         "raised": list(dict.fromkeys(found.code for found in raised(report))),
         "meanings": PAGES,
-        "outputs": sorted(report.outputs, key=lambda row: STATUSES.index(row.status)),
+        "outputs": sorted(report.outputs, key=lambda row: STATUSES.index(Status(row.status))),
         "counts": {s: sum(row.status == s for row in report.outputs) for s in STATUSES},
         "levels": _levels(report),
         "case": _case(manifest),
@@ -150,34 +134,3 @@ def _case(manifest: dict[str, Any]) -> str:
     case = manifest.get("case")
     path = case.get("seq") if isinstance(case, dict) else None
     return printable(Path(path).parent.name) if isinstance(path, str) else ""
-
-
-def _code(text: str) -> Markup:
-    """Text with what stands between backticks as code."""
-    from markupsafe import Markup, escape
-
-    parts = re.split(r"`([^`]*)`", text)
-    shown = [
-        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
-        for index, part in enumerate(parts)
-    ]
-    return Markup("").join(shown)
-
-
-def _asset(name: str) -> Markup:
-    """A file that becomes a part of the page as it is."""
-    from markupsafe import Markup
-
-    return Markup(files("gg_datalog.reporting").joinpath("page", name).read_text("utf-8"))
-
-
-def _policy(style: str, script: str) -> str:
-    """Nothing may be loaded or sent, and only these two may run."""
-    hashes = [
-        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
-        for text in (style, script)
-    ]
-    return (
-        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )

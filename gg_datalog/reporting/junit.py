@@ -8,10 +8,11 @@ from itertools import count
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
+from gg_datalog.diagnosis.outcome import exit_code
 from gg_datalog.reporting.origin import TOOL, origin
 from gg_datalog.reporting.text import VERDICT
 from gg_datalog.reporting.wording import MANY, called, clipped, concerns, details, executed
-from gg_datalog.result.outcome import exit_code
+from gg_datalog.result.reasons import Status, Verdict
 from gg_datalog.result.report import EXIT_CODE, Finding, OutputRow, Report
 
 
@@ -37,7 +38,7 @@ def _cases(report: Report, of: str) -> list[xml.Element]:
     cases = [_case(report, row, name, of) for row, name in _named(report.outputs)]
     cases += [_stray(found, of) for found in _strays(report)]
     failed = any(case.find("failure") is not None for case in cases)
-    if exit_code(report) == EXIT_CODE["does-not-refine"] and not failed:
+    if exit_code(report) == EXIT_CODE[Verdict.DIFFERS] and not failed:
         cases.append(_failed("verdict", of, report.verdict, VERDICT[report.verdict], ""))
     return cases
 
@@ -92,7 +93,7 @@ def _number_namesakes(cases: Sequence[xml.Element]) -> None:
 
 def _case(report: Report, output: OutputRow, name: str, of: str) -> xml.Element:
     about = [found for found in report.findings if concerns(found, output)]
-    if output.status == "mapped":
+    if output.status == Status.MAPPED:
         case = _passed(name, of)
         told = [output.relation or "", *(_told(found) for found in about)]
         xml.SubElement(case, "system-out").text = "\n\n".join(text for text in told if text)
@@ -102,8 +103,8 @@ def _case(report: Report, output: OutputRow, name: str, of: str) -> xml.Element:
     # Where no finding names the output, those that name none may be the reason.
     text = _all_told(chosen or [found for found in report.findings if found.level != "note"])
     text = "\n\n".join(filter(None, (text, executed(output))))
-    if output.status == "unmapped" and not output.accepted:
-        return _failed(name, of, chosen[0].code if chosen else "unmapped", headline, text)
+    if output.status == Status.UNMAPPED and not output.accepted:
+        return _failed(name, of, chosen[0].code if chosen else Status.UNMAPPED, headline, text)
     case = _passed(name, of)
     message = f"accepted, the baseline has it: {headline}" if output.accepted else headline
     xml.SubElement(case, "skipped", {"message": message}).text = text
@@ -117,7 +118,7 @@ def _severity(found: Finding) -> tuple[bool, bool]:
 
 def _strays(report: Report) -> Iterator[Finding]:
     """Errors that no output's failure tells, and no baseline accepts."""
-    failed = [row for row in report.outputs if row.status == "unmapped" and not row.accepted]
+    failed = [row for row in report.outputs if row.status == Status.UNMAPPED and not row.accepted]
     for found in report.findings:
         counts = found.level == "error" and not found.accepted
         if counts and not any(concerns(found, output) for output in failed):

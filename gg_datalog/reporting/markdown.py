@@ -10,6 +10,7 @@ from gg_datalog.reporting.origin import TOOL, origin
 from gg_datalog.reporting.places import place
 from gg_datalog.reporting.text import VERDICT, beside, shortened, status
 from gg_datalog.reporting.wording import clipped, counted, details, executed
+from gg_datalog.result.reasons import Status
 from gg_datalog.result.report import Finding, OutputRow, Report
 
 # GitHub takes comments of 65,536 characters.
@@ -124,8 +125,8 @@ def _value(label: str, text: str) -> str:
 
 def _outputs(report: Report) -> Iterator[str]:
     """Outputs that are not mapped, then, folded, those that are."""
-    other = [output for output in report.outputs if output.status != "mapped"]
-    mapped = [output for output in report.outputs if output.status == "mapped"]
+    other = [output for output in report.outputs if output.status != Status.MAPPED]
+    mapped = [output for output in report.outputs if output.status == Status.MAPPED]
     if other:
         table, more = _table(other)
         yield f"**Outputs that are not rebuilt** ({len(other)} of {len(report.outputs)})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from gg_datalog.foundation.errors import InputError
 from gg_datalog.foundation.folders import read_manifest
 from gg_datalog.foundation.visible import visible
 from gg_datalog.reporting.places import Place, place
+from gg_datalog.result.names import ranked
 from gg_datalog.result.report import Finding
 
 TOOL = "gg-datalog"
@@ -35,9 +35,8 @@ class Origin:
 
     def graph(self, found: Finding) -> Place | None:
         """The graph that a finding is about: the place to look at where no code line is known."""
-        of_rank = re.match(r"r(\d+)\.", found.dist[0]) if found.dist else None
-        rank = int(of_rank[1]) if of_rank else len(self.dist)
-        path = self.dist[rank] if rank < len(self.dist) else self.seq
+        rank, _ = ranked(found.dist[0]) if found.dist else (-1, "")
+        path = self.dist[rank] if rank in range(len(self.dist)) else self.seq
         return place(f"{path}:1") if path else None
 
 

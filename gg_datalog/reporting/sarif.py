@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gg_datalog.diagnosis.findings import PAGES, Mistake
+from gg_datalog.diagnosis.outcome import exit_code
 from gg_datalog.reference.pages import as_markdown, as_text
 from gg_datalog.reporting.origin import TOOL, Origin, origin
 from gg_datalog.reporting.places import Place, place, uri
 from gg_datalog.reporting.wording import MANY, counted, details
-from gg_datalog.result.findings import PAGES, Page
-from gg_datalog.result.outcome import exit_code
 from gg_datalog.result.report import Finding, Report
 
 SCHEMA = (
@@ -27,37 +27,44 @@ Json = dict[str, Any]
 
 def render(report: Report, result: Path) -> str:
     """A log of one run; its results are the findings."""
+    of = origin(result)
+    rules = rules_of(report.findings)
+    index = {rule["id"]: number for number, rule in enumerate(rules)}
+    results = [result_of(found, index, of) for found in report.findings]
+    return log(of.name, rules, _invocation(report), results, _about(report))
+
+
+def log(
+    name: str, rules: Sequence[Json], invocation: Json, results: Sequence[Json], properties: Json
+) -> str:
+    """The log of one run; code scanning keeps the alerts of runs of another name apart."""
     from gg_datalog.foundation.version import __version__
 
-    rules = _rules(report)
-    index = {rule["id"]: number for number, rule in enumerate(rules)}
-    of = origin(result)
     driver = {"name": TOOL, "version": __version__, "semanticVersion": __version__, "rules": rules}
     run = {
         "tool": {"driver": driver},
-        # Code scanning keeps the alerts of one pair of programs apart from those of another.
-        "automationDetails": {"id": f"{TOOL}/{of.name}/"},
+        "automationDetails": {"id": f"{TOOL}/{name}/"},
         "originalUriBaseIds": {ROOT: {"description": {"text": "where source paths start from"}}},
-        "invocations": [_invocation(report)],
+        "invocations": [invocation],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(found, index, of) for found in report.findings],
-        "properties": _about(report),
+        "results": results,
+        "properties": properties,
     }
     document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _rules(report: Report) -> list[Json]:
-    """All codes, so that their numbers stay; and those of a later release that the report has."""
+def rules_of(findings: Iterable[Finding]) -> list[Json]:
+    """All codes, so that their numbers stay; and those of a later release that findings have."""
     rules = {page.code: _rule(page) for page in PAGES.values()}
-    for found in report.findings:
+    for found in findings:
         if found.code not in rules:
             title = {"text": found.title or found.code}
             rules[found.code] = {"id": found.code, "shortDescription": title, "help": title}
     return list(rules.values())
 
 
-def _rule(page: Page) -> Json:
+def _rule(page: Mistake) -> Json:
     return {
         "id": page.code,
         "shortDescription": {"text": page.title},
@@ -85,7 +92,8 @@ def _about(report: Report) -> Json:
     }
 
 
-def _result(found: Finding, index: dict[str, int], of: Origin) -> Json:
+def result_of(found: Finding, index: Mapping[str, int], of: Origin) -> Json:
+    """A finding as a result; ``index`` has the numbers of the rules by their codes."""
     seq, dist = place(found.seq_source), place(found.dist_source)
     main = dist or seq or of.graph(found)
     document: Json = {

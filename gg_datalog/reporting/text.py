@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from gg_datalog.diagnosis.outcome import raised
 from gg_datalog.reporting.wording import details, element, executed, listed
-from gg_datalog.result.outcome import raised
+from gg_datalog.result.names import ranked
 from gg_datalog.result.printable import printable
+from gg_datalog.result.reasons import Verdict
 from gg_datalog.result.report import Finding, OutputRow, Report
 
-VERDICT = {
-    "refines": "REFINES: every output is rebuilt from what the ranks return",
-    "does-not-refine": "DOES NOT REFINE: a difference is shown",
-    "inconclusive": "INCONCLUSIVE: neither a proof nor a difference is shown",
+VERDICT: dict[str, str] = {
+    Verdict.REFINES: "REFINES: every output is rebuilt from what the ranks return",
+    Verdict.DIFFERS: "DOES NOT REFINE: a difference is shown",
+    Verdict.INCONCLUSIVE: "INCONCLUSIVE: neither a proof nor a difference is shown",
 }
 
 
@@ -85,8 +87,9 @@ def shortened(relation: str) -> str:
 
     def short(found: re.Match[str]) -> str:
         members = found[1].split(", ")
-        names = {name.partition(".")[2] for name in members}
-        if len(members) <= FEW or len(names) > 1:
+        places = [ranked(name) for name in members]
+        one_each = len({node for _, node in places}) == 1 and min(places)[0] >= 0
+        if len(members) <= FEW or not one_each:
             return found[0]
         return f"[{members[0]}, {members[1]}, ..., {members[-1]}]"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gg_datalog.result.reasons import Status
 from gg_datalog.result.report import Element, Finding, OutputRow, Repair, Report
 
 MANY = 12
@@ -99,7 +100,7 @@ def counted(report: Report) -> str:
     """How many outputs there are of each status, in a sentence."""
     total = len(report.outputs)
     told = [f"{total} output{'s' * (total != 1)}"]
-    for status in ("mapped", "unmapped", "inconclusive"):
+    for status in (Status.MAPPED, Status.UNMAPPED, Status.INCONCLUSIVE):
         if number := sum(output.status == status for output in report.outputs):
             told.append(f"{number} {status}")
     return ", ".join(told)

@@ -21,6 +21,8 @@ REPORT_RELATIONS = {
     "dimensions of one position.",
     "output_name": "Output `wants` is sequential node `seq`; partial: it may be an open sum; name: "
     "what the program calls it, where a capture knows.",
+    "output_kind": "What output `wants` is, where the case says so: the gradient of an input, or "
+    "the new value of one (state).",
     "returned_name": "Rank `rank` returns node `dist` for output `wants`.",
     "state_name": "Output `wants` is the new value of sequential input `seq`, of which rank `rank` "
     "was given `dist`.",

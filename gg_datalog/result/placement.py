@@ -8,7 +8,7 @@ from math import prod
 
 from gg_datalog.result.blocks import Box
 from gg_datalog.result.names import ranked
-from gg_datalog.result.terms import Block, Run, read_block, read_coefficient
+from gg_datalog.result.terms import Block, Coefficient, Run
 
 SHORT = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64",
@@ -81,11 +81,6 @@ def spans_text(spans: Sequence[tuple[int, int]]) -> str:
 
 
 # ---- pieces ----------------------------------------------------------------------------------
-def box_of(block: str, shape: Sequence[int]) -> Box | None:
-    """As :func:`range_of`, of the text of a block."""
-    return range_of(read_block(block), shape)
-
-
 def range_of(block: Block, shape: Sequence[int]) -> Box | None:
     """The range per sequential dimension that a block of the rules reaches; None where it is no
     box: runs that are strided or recur."""
@@ -177,7 +172,6 @@ def _pieces(boxes: Mapping[int, Box], cut: Sequence[int]) -> str:
     return f"{some(texts)}, of dim {', '.join(map(str, cut))}"
 
 
-def prefix(times: str) -> str:
+def prefix(times: Coefficient) -> str:
     """``2 x `` for a coefficient of the rules, nothing for 1."""
-    text = read_coefficient(times).text
-    return "" if text == "1" else f"{text} x "
+    return "" if times.text == "1" else f"{times.text} x "

@@ -9,7 +9,7 @@ only a range is reduced, the outermost first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,10 +48,28 @@ class Relation(NamedTuple):
     block: Block
 
 
+class Returned(NamedTuple):
+    """A row of `returned_holds`: what rank ``rank`` returns for output ``wants`` holds of it."""
+
+    wants: int
+    rank: int
+    times: Coefficient
+    parts: Parts
+    block: Block
+
+
 def relation(row: Mapping[str, Any]) -> Relation:
     """A row of `holds` as an engine gives it."""
-    terms = read_coefficient(row["times"]), read_parts(row["parts"]), read_block(row["block"])
-    return Relation(row["dist"], row["seq"], *terms)
+    return Relation(row["dist"], row["seq"], *_terms(row))
+
+
+def returned(row: Mapping[str, Any]) -> Returned:
+    """A row of `returned_holds` as an engine gives it."""
+    return Returned(row["wants"], row["rank"], *_terms(row))
+
+
+def _terms(row: Mapping[str, Any]) -> tuple[Coefficient, Parts, Block]:
+    return read_coefficient(row["times"]), read_parts(row["parts"]), read_block(row["block"])
 
 
 # ---- written -------------------------------------------------------------------------------------
@@ -73,13 +91,15 @@ def _coefficients(times: str) -> Iterator[Row]:
     yield times, *found, float(found.value)
 
 
-# Name, the column of the derived relations whose records it has, its own columns, its rows.
+# Name, the column of the derived relations whose records it has, its own columns, its rows. Columns
+# of one relation that are called otherwise come from `BESIDE`.
 Reader = Callable[[str], Iterator[Row]]
 TABLES: tuple[tuple[str, str, str, Reader], ...] = (
     ("block_run", "block", "block place level stride lo hi dim dist_stride dist_lo", _runs),
     ("part_axis", "parts", "parts level operator label passed kind lo hi extent", _axes),
     ("coefficient_value", "times", "times num den over under value", _coefficients),
 )
+BESIDE = {"times": {"coefficient_out_of_range": ("a", "b")}}
 WORDS = {"block", "parts", "times", "operator", "kind", "over", "under"}
 COMMENTS = {
     "block_run": "A run of block `block`: of dimension `place` of the sequential base tensor the "
@@ -99,7 +119,7 @@ def record_tables(relations: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 
     found = {}
     for name, column, columns, read in TABLES:
-        texts = sorted(set(_texts(relations.values(), column)))
+        texts = sorted(set(_texts(relations, column)))
         rows = [row for text in texts for row in read(text)]
         names = columns.split()
         schema = pa.schema([(one, _kind(one)) for one in names])
@@ -127,10 +147,11 @@ def _kind(column: str) -> pa.DataType:
     return pa.string() if column in WORDS else pa.float64() if column == "value" else pa.int64()
 
 
-def _texts(tables: Iterable[pa.Table], column: str) -> Iterator[str]:
-    for table in tables:
-        if column in table.column_names:
-            yield from table.column(column).unique().to_pylist()
+def _texts(relations: Mapping[str, pa.Table], column: str) -> Iterator[str]:
+    for name, table in relations.items():
+        for one in (column, *BESIDE.get(column, {}).get(name, ())):
+            if one in table.column_names:
+                yield from table.column(one).unique().to_pylist()
 
 
 # ---- read ----------------------------------------------------------------------------------------

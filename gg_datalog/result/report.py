@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from gg_datalog.foundation.visible import visible_json
+from gg_datalog.result.reasons import Evidence, Verdict
 
 REPORT_VERSION = 1
 REPORT = "report.json"  # in the folder of a result
-EXIT_CODE = {"refines": 0, "does-not-refine": 1, "inconclusive": 3}
+EXIT_CODE: dict[str, int] = {Verdict.REFINES: 0, Verdict.DIFFERS: 1, Verdict.INCONCLUSIVE: 3}
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class OutputRow:
     relation: str | None
     name: str = ""
     accepted: bool = False
-    evidence: str = "none"
+    evidence: str = Evidence.NONE
     numbers: Numbers | None = None
 
 

@@ -177,20 +177,3 @@ def chain(record: Any) -> list[Any]:
         found.append(record[0] if len(record) == 2 else record[:-1])
         record = record[-1]
     return found
-
-
-def runs_of(block: str) -> Iterator[tuple[int, int, Run]]:
-    """The runs of a block: sequential dimension, place among the runs of that dimension, run."""
-    for place, runs in enumerate(read_block(block)):
-        for level, run in enumerate(runs):
-            yield place, level, run
-
-
-def coefficient_value(text: str) -> Fraction:
-    """The number that ``[num, den, over, under]`` stands for."""
-    return read_coefficient(text).value
-
-
-def coefficient_text(text: str) -> str:
-    """``[1, 2, 0.1, ]`` as a person writes it: ``1/2 * 0.1``."""
-    return read_coefficient(text).text

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from gg_datalog.result.findings import BESIDE
+from gg_datalog.diagnosis.findings import BESIDE
+from gg_datalog.result.reasons import Status, Verdict
 from gg_datalog.result.report import Finding, OutputRow, Report
 
 EXCERPT = 160
@@ -104,7 +105,7 @@ class Baseline:
             codes = ", ".join(dict.fromkeys(nameless))
             yield f"findings without fingerprint cannot be accepted: {codes}"
         for row in report.outputs:
-            if row.status != "mapped" and not any(_spoils(f, row) for f in report.findings):
+            if row.status != Status.MAPPED and not any(_spoils(f, row) for f in report.findings):
                 yield f"no finding names output `{row.name or row.seq}`: it cannot be accepted"
 
 
@@ -123,16 +124,16 @@ def _spoils(finding: Finding, row: OutputRow) -> bool:
 
 
 def _all_accepted(report: Report) -> bool:
-    if report.verdict == "refines":
+    if report.verdict == Verdict.REFINES:
         return False
     reasons = [found for found in report.findings if decides(found)]
-    spoiled = [row for row in report.outputs if row.status != "mapped"]
+    spoiled = [row for row in report.outputs if row.status != Status.MAPPED]
     accepted = [*(f.accepted for f in reasons), *(row.accepted for row in spoiled)]
     return bool(reasons) and all(accepted)
 
 
 def _accepted(row: OutputRow, findings: Sequence[Finding]) -> bool:
-    if row.status == "mapped":
+    if row.status == Status.MAPPED:
         return False
     spoilers = [f for f in findings if _spoils(f, row)]
     vague = [f for f in findings if decides(f) and not f.outputs]

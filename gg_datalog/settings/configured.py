@@ -7,13 +7,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.result.findings import BESIDE, Kind
+from gg_datalog.diagnosis.findings import BESIDE, PAGES, REPLAYED
 
 if TYPE_CHECKING:
     from gg_datalog.reporting.targets import Target
 
 LEVELS = ("error", "warning", "note", "off")
-REPLAYED = (Kind.CONTRADICTED.value.code, Kind.NOT_SHOWN.value.code)
 
 # A check takes a value and the folder of the file; ValueError says what is wrong, and what to do.
 Check = Callable[[Any, Path], Any]
@@ -87,7 +86,7 @@ def _severity(value: Any, _: Path) -> dict[str, str]:
 
 
 def _check_level(code: str, level: Any) -> None:
-    known = [kind.value.code for kind in Kind if kind.value.code not in REPLAYED]
+    known = [code for code in PAGES if code not in REPLAYED]
     if code not in known:
         what = f"unknown code `{code}`"
         if code in REPLAYED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from gg_datalog.result.findings import BESIDE
+from gg_datalog.diagnosis.findings import BESIDE
 from gg_datalog.result.report import Finding, Report
 from gg_datalog.settings.baseline import Baseline
 

@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 from gg_datalog.foundation.errors import InputError
+from gg_datalog.tracing.objects import shared_folder
 from gg_datalog.tracing.override import load_override
 from gg_datalog.tracing.pair import Pair, paired
 from gg_datalog.tracing.private import tested_version
 from gg_datalog.tracing.program import Program
 from gg_datalog.tracing.rank import ROUTES, capture_rank
 from gg_datalog.tracing.record import SEQUENTIAL, RankRecord
-from gg_datalog.tracing.world import can_fork, in_processes
+from gg_datalog.tracing.world import can_fork, in_processes, in_turn
 
 Mode = Literal["dynamo", "eager"]
 
@@ -79,7 +80,8 @@ def capture(
             for rank in chosen
         ),
     ]
-    first, *others = _captured(tasks, jobs, progress or (lambda text: None))
+    with shared_folder():
+        first, *others = _captured(tasks, jobs, progress or (lambda text: None))
     about = _about(mode, world_size, chosen, [first, *others])
     return paired(first, others, override, world_size, about)
 
@@ -111,11 +113,7 @@ def _captured(
 ) -> list[RankRecord]:
     workers = min(len(tasks), os.cpu_count() or 1) if jobs is None else jobs
     if workers < 1 or not can_fork():
-        found = []
-        for who, task in tasks:
-            progress(f"capturing {who}")
-            found.append(task())
-        return found
+        return in_turn(tasks, lambda who: progress(f"capturing {who}"))
     finished: list[str] = []
 
     def done(who: str) -> None:

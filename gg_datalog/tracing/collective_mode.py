@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -20,10 +21,14 @@ from gg_datalog.tracing.private import (
     storage_of,
 )
 from gg_datalog.tracing.refusal import Refused
+from gg_datalog.tracing.source import is_library
 
 functional = torch.ops._c10d_functional
-REDUCTIONS = {"SUM": "sum", "AVG": "avg", "MAX": "max", "MIN": "min", "PRODUCT": "product"}
-KINDS = (*REDUCTIONS, "BAND", "BOR", "BXOR", "PREMUL_SUM")
+REDUCTIONS = {
+    "SUM": "sum", "AVG": "avg", "MAX": "max", "MIN": "min", "PRODUCT": "product",
+    "PREMUL_SUM": "sum",  # of what is multiplied first
+}  # fmt: skip
+KINDS = (*REDUCTIONS, "BAND", "BOR", "BXOR")
 
 # Transfers and rooted collectives that torch has no functional form of (docs/format.md).
 LIBRARY = torch.library.Library("gg_datalog", "FRAGMENT")
@@ -99,6 +104,18 @@ class Pending(Work):  # type: ignore[misc]
     def synchronize(self) -> None:
         """As :meth:`wait`."""
         self.wait()
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        """For torch's own hooks, such as those of DDP, which wait for it before they look."""
+        if not is_library(sys._getframe(1).f_code.co_filename):
+            raise Refused(
+                "the program takes the future of a collective, whose callbacks run at any time",
+                "wait for the collective: .wait()",
+            )
+        self.wait()
+        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+        future.set_result(self.into)
+        return future
 
     def is_completed(self) -> bool:
         """Nothing moves here."""
@@ -282,9 +299,17 @@ def _reduction(given: Given) -> str:
     if name not in REDUCTIONS:
         raise Refused(
             f"the reduction {name} of a collective is not known here",
-            f"known: {', '.join(sorted(REDUCTIONS.values()))}",
+            f"known: {', '.join(sorted(set(REDUCTIONS.values())))}",
         )
     return REDUCTIONS[name]
+
+
+def _weighted(x: torch.Tensor, given: Given) -> torch.Tensor:
+    """What is reduced: NCCL's ``PREMUL_SUM`` multiplies it first, by a number or a tensor."""
+    if given["reduce_op"].op() != ReduceOp.PREMUL_SUM:
+        return x
+    _, factor = given["reduce_op"].__getstate__()
+    return x * factor
 
 
 def _waited(x: Any) -> Any:
@@ -293,7 +318,8 @@ def _waited(x: Any) -> Any:
 
 def _all_reduce(given: Given) -> Any:
     name, _ = _group(given)
-    made = [(x, functional.all_reduce(x, _reduction(given), name)) for x in given["tensors"]]
+    kind = _reduction(given)
+    made = [(x, functional.all_reduce(_weighted(x, given), kind, name)) for x in given["tensors"]]
     later = [(x, partial(_waited, value)) for x, value in made]
     return given["tensors"], _started(later, given["tensors"])
 
@@ -375,7 +401,7 @@ def _all_gather_list(given: Given) -> Any:
 def _scattered(x: torch.Tensor, given: Given) -> Any:
     name, size = _group(given)
     op = functional.reduce_scatter_tensor
-    return op(x.contiguous(), _reduction(given), size, name)
+    return op(_weighted(x, given).contiguous(), _reduction(given), size, name)
 
 
 def _reduce_scatter_base(given: Given) -> Any:
@@ -446,7 +472,7 @@ def _reduce(given: Given) -> Any:
     name, _ = _group(given)
     # What is left elsewhere than on the root is not defined.
     root, kind = given["root_rank"], _reduction(given)
-    made = [(x, ours.reduce(x, kind, root, name)) for x in given["tensors"]]
+    made = [(x, ours.reduce(_weighted(x, given), kind, root, name)) for x in given["tensors"]]
     return _started([(x, partial(_itself, value)) for x, value in made], given["tensors"])
 
 

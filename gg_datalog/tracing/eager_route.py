@@ -13,6 +13,7 @@ from torch.distributed.tensor import Partial
 
 from gg_datalog.tracing.collective_mode import FunctionalCollectives, drop_unread, never_waited
 from gg_datalog.tracing.draws import Draws
+from gg_datalog.tracing.fully_sharded import Unpacked
 from gg_datalog.tracing.inputs import Input, attributes_of, local_of
 from gg_datalog.tracing.private import (
     FakeTensorMode,
@@ -27,6 +28,7 @@ from gg_datalog.tracing.program import Program, named
 from gg_datalog.tracing.record import result_of
 from gg_datalog.tracing.refusal import Refused
 from gg_datalog.tracing.unmoved import MemoryKept
+from gg_datalog.tracing.wrapped import all_used, buckets_made, buffers_sent, plain_names
 
 NO_GRADIENT = (
     "nothing that the program returns depends on a parameter that needs a gradient",
@@ -61,13 +63,17 @@ def trace_eager(
     returned: list[tuple[str, torch.Tensor]] = []
 
     def forward(*_: torch.Tensor) -> list[torch.Tensor]:
+        buckets_made(module)
         returned.extend(_executed(program, module, args, kwargs))
         never_waited()
         return [local_of(tensor) for _, tensor in returned]
 
     locals_ = [one.tensor for one in inputs]
     memory = [storage_of(tensor) for tensor in locals_]
-    with _recording(module, mode), Draws(), FunctionalCollectives(), MemoryKept(locals_):
+    with (
+        _recording(module, mode), Draws(), FunctionalCollectives(), Unpacked(), buffers_sent(),
+        MemoryKept(locals_),
+    ):  # fmt: skip
         graph = make_fx(forward, tracing_mode="real", record_stack_traces=True)(*locals_)
     _check_unmoved(inputs, memory)
     _check_constants(graph)
@@ -92,22 +98,24 @@ def _executed(
     program: Program, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """What the program returns: outputs, gradients, and what it has replaced of its state."""
+    plain = plain_names(module)
     parameters, before = dict(module.named_parameters()), dict(_state(module))
     output = module(*args, **kwargs)
     if program.loss is not None:
         output = program.loss(output, *args, **kwargs)
     if program.backward:
         _differentiate(output, module)
+        all_used(module)
     if program.step is not None:
         program.step(module)
     yield from named(output, "output")
     for name, parameter in parameters.items():
         gradient = gradient_of(parameter)
         if program.backward and gradient is not None:
-            yield f"grad_{name}", gradient
+            yield f"grad_{plain(name)}", gradient
     for name, tensor in _state(module):
         if before.get(name) is not tensor:
-            yield f"updated_{name}", tensor
+            yield f"updated_{plain(name)}", tensor
 
 
 def _state(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

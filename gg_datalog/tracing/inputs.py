@@ -14,6 +14,7 @@ from gg_datalog.tracing.pieces import Piece
 from gg_datalog.tracing.placements import placed
 from gg_datalog.tracing.program import named_inputs, passed_at
 from gg_datalog.tracing.values import Computed
+from gg_datalog.tracing.wrapped import plain_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,7 @@ def program_inputs(
 ) -> list[Input]:
     """All inputs, each once, in the order of parameters, buffers, attributes and arguments."""
     found: dict[int, Input] = {}
+    plain = plain_names(module)
     stated, places, saved = by_state(module), passed_at(args), set(_saved(module))
     for kind, name, tensor in _all(module, args, kwargs):
         local = local_of(tensor)
@@ -68,7 +70,8 @@ def program_inputs(
             at = places.get(id(tensor), "")
             held = (kind == "buffer" and name in saved) or kind == "parameter"
             value = computed.value(local) if computed and kind in VALUED else None
-            found[id(local)] = Input(name, kind, local, *placement, at, value, held)
+            shown = name if kind == "input" else plain(name)
+            found[id(local)] = Input(shown, kind, local, *placement, at, value, held)
     return list(found.values())
 
 

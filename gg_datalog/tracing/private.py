@@ -54,11 +54,13 @@ try:
         get_process_group_ranks,
     )
     from torch.fx import traceback as fx_traceback
+    from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing as unrecorded
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.proxy import TracerBase
     from torch.testing._internal.distributed.fake_pg import FakeStore
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
+    from torch.utils._pytree import tree_leaves
 except ImportError as error:
     from gg_datalog.foundation.errors import InputError
 
@@ -112,7 +114,9 @@ __all__ = [
     "get_process_group_ranks",
     "make_fx",
     "setup_stacktrace_preservation_hooks",
+    "unrecorded",
     "unset_fake_temporarily",
+    "votes_by_objects",
 ]
 
 
@@ -302,12 +306,13 @@ def _backward_lines() -> Iterator[None]:
     originals = engine.backward, engine.grad
 
     def prepared(call: Callable[..., Any]) -> Callable[..., Any]:
-        def with_hooks(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        def with_hooks(*args: Any, **kwargs: Any) -> Any:
+            given = args[:1] or [kwargs[name] for name in ("tensors", "outputs") if name in kwargs]
+            roots = [one for value in given for one in tree_leaves(value)]
             found = [t.grad_fn for t in roots if getattr(t, "grad_fn", None) is not None]
             setup_stacktrace_preservation_hooks(found)
             try:
-                return call(tensors, *args, **kwargs)
+                return call(*args, **kwargs)
             finally:
                 fx_traceback.current_meta.pop("stack_trace", None)
 
@@ -322,6 +327,34 @@ def _backward_lines() -> Iterator[None]:
             yield
     finally:
         engine.backward, engine.grad = originals
+
+
+@contextmanager
+def votes_by_objects() -> Iterator[None]:
+    """Pipeline stages agree on whether shapes are given, by a tensor whose value each of them
+    reads: they do it by objects."""
+    from torch.distributed.pipelining import schedules, stage
+
+    kind: Any = schedules._PipelineSchedule
+    original = kind._warmup_p2p
+
+    def agreed(self: Any, stages: Any, has_backward: bool, p2p_done: bool) -> None:
+        if not all(isinstance(one, stage.PipelineStage) for one in stages):
+            return original(self, stages, has_backward, p2p_done)  # type: ignore[no-any-return]
+        needs = stage.InferenceMode.needs_dynamic
+        dynamic = any(needs(one._user_meta, has_backward) for one in stages)
+        votes = [None] * stages[0].group_size
+        torch.distributed.all_gather_object(votes, dynamic, stages[0].group)
+        mode = stage.InferenceMode.DYNAMIC if any(votes) else stage.InferenceMode.STATIC
+        for one in stages:
+            one._inference_mode = mode
+        return None
+
+    kind._warmup_p2p = agreed
+    try:
+        yield
+    finally:
+        kind._warmup_p2p = original
 
 
 def storage_of(tensor: torch.Tensor) -> int:

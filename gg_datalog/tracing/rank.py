@@ -20,13 +20,15 @@ from gg_datalog.tracing.export import (
     rename_placeholders,
 )
 from gg_datalog.tracing.inputs import Input, program_inputs
-from gg_datalog.tracing.private import FakeTensorMode, quiet, real_meshes
+from gg_datalog.tracing.objects import Awaited, objects_by_post
+from gg_datalog.tracing.private import FakeTensorMode, quiet, real_meshes, votes_by_objects
 from gg_datalog.tracing.program import Program
 from gg_datalog.tracing.record import SEQUENTIAL, InputRecord, RankRecord, result_of
-from gg_datalog.tracing.refusal import WITHOUT, Refused, refusal
+from gg_datalog.tracing.refusal import Refused, refusal
 from gg_datalog.tracing.unmoved import storages_kept
 from gg_datalog.tracing.values import Computed, packed
 from gg_datalog.tracing.world import rank_of
+from gg_datalog.tracing.wrapped import built_alone, hooked
 
 ROUTES: dict[str, Callable[..., Traced]] = {"dynamo": trace_dynamo, "eager": trace_eager}
 
@@ -37,22 +39,28 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
     doing = "building the program"
     started = perf_counter()
     try:
-        with rank_of(max(rank, 0), world_size), unseeded(), storages_kept():
+        with (
+            rank_of(max(rank, 0), world_size), unseeded(), storages_kept(), objects_by_post(),
+            votes_by_objects(),
+        ):  # fmt: skip
             mode = FakeTensorMode(allow_non_fake_inputs=True)
             computed = Computed()
-            with mode, Draws(), computed, real_meshes(), quiet():
+            with mode, Draws(), computed, real_meshes(), built_alone(), quiet():
                 module = program.module(max(rank, 0), world_size)
             with mode, real_meshes(), quiet():
                 args, kwargs = program.inputs(max(rank, 0), world_size)
             doing = "capture"
             with mode, quiet():
                 inputs = program_inputs(module, args, kwargs, computed)
-            _uncaptured(module, route, program)
+            notes = []
+            if route == "dynamo" and (found := hooked(module)):
+                route, notes = "eager", [_taken_eager(found)]
             with quiet():
                 traced = ROUTES[route](program, module, args, kwargs, inputs, mode)
-            notes = _uncaptured(module, route, program)  # some are made by the first forward
+            hooked(module)  # some are made by the first forward
+            notes += _uncaptured(module, route, program)
             return _record(traced, rank, notes, started)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Awaited):
         raise
     except BaseException as error:
         raise refusal(error, who, doing) from error
@@ -76,6 +84,13 @@ def _record(traced: Traced, rank: int, notes: Sequence[str], started: float) -> 
         seconds=perf_counter() - started,
         memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         counts=_counts(graph),
+    )
+
+
+def _taken_eager(modules: Sequence[str]) -> str:
+    return (
+        f'captured with mode="eager": the communication of {", ".join(modules)} runs in hooks, '
+        "which torch.compile leaves to eager code"
     )
 
 
@@ -130,17 +145,7 @@ def _input(node: str, one: Input, traced: Traced) -> InputRecord:
 
 
 def _uncaptured(module: nn.Module, route: str, program: Program) -> list[str]:
-    """What runs in the user's program and is not in the graph; an error where it must be."""
-    for path, one in module.named_modules():
-        kind = type(one).__name__
-        if kind in ("DistributedDataParallel", "FullyShardedDataParallel") or hasattr(
-            one, "_get_fsdp_state"
-        ):
-            raise Refused(
-                f"`{path or 'the module'}` is a {kind}, whose communication runs outside of the "
-                "captured operators",
-                WITHOUT,
-            )
+    """What runs in the user's program and is not in the graph."""
     if route != "dynamo" or not program.backward:
         return []
     return [*_parameter_hooks(module), *_module_hooks(module)]

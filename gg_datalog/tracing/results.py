@@ -57,7 +57,7 @@ def pair_results(
         if nodes or (whole and pairing.expected(name)):
             held = {str(rank): nodes[rank] for rank in sorted(nodes)}
             state = pairing.state(name, nodes)
-            row = {"seq": node, "dist": held, "name": name} | state
+            row = {"seq": node, "dist": held, "name": name} | pairing.kind(name) | state
             found.rows.append(row | pairing.lacks(name))
         else:
             found.warnings.append(f"no rank returns anything for `{name}`: it is not checked")
@@ -148,6 +148,10 @@ class _Pairing:
             for other in self.shares
             if one.ours.gradient == name and other.of is one.of and other.box == one.box
         )
+
+    def kind(self, name: str) -> Json:
+        """What a result is said to be."""
+        return {"kind": "gradient"} if name in self.gradients else {}
 
     def state(self, name: str, nodes: Mapping[int, str]) -> Json:
         """What a result is the new value of, if of state: the inputs on both sides."""

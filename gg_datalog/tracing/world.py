@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from gg_datalog.foundation.errors import InputError
+from gg_datalog.tracing.objects import Awaited
 from gg_datalog.tracing.private import FakeStore, forget_ranks
 
 T = TypeVar("T")
@@ -61,8 +62,13 @@ def in_processes(
     running: dict[Any, tuple[int, Any]] = {}
     results: dict[int, T] = {}
     waiting = list(enumerate(jobs))
+    held: dict[int, Awaited] = {}
     try:
-        while waiting or running:
+        while waiting or running or held:
+            ready_now = [place for place, one in held.items() if one.has_come()]
+            waiting += [(place, jobs[place]) for place in ready_now if held.pop(place)]
+            if not waiting and not running:
+                raise never_sent(held, jobs)
             while waiting and len(running) < workers:
                 place, (_, job) = waiting.pop(0)
                 ours, theirs = context.Pipe(duplex=False)
@@ -72,13 +78,46 @@ def in_processes(
                 running[ours] = (place, process)
             for ready in wait(list(running)):
                 place, process = running.pop(ready)
-                results[place] = _received(ready, process, jobs[place][0])
-                done(jobs[place][0])
+                try:
+                    results[place] = _received(ready, process, jobs[place][0])
+                    done(jobs[place][0])
+                except Awaited as one:
+                    held[place] = one
     finally:
         for _, process in running.values():
             process.kill()
             process.join()
     return [results[place] for place in range(len(jobs))]
+
+
+def in_turn(jobs: Sequence[tuple[str, Callable[[], T]]], start: Callable[[str], None]) -> list[T]:
+    """Runs every job here; what waits for an object of another one again when it is there."""
+    results: dict[int, T] = {}
+    held: dict[int, Awaited] = {}
+    waiting = list(range(len(jobs)))
+    while waiting:
+        for place in waiting:
+            who, job = jobs[place]
+            start(who)
+            try:
+                results[place] = job()
+                held.pop(place, None)
+            except Awaited as one:
+                held[place] = one
+        waiting = [place for place, one in held.items() if one.has_come()]
+    if held:
+        raise never_sent(held, jobs)
+    return [results[place] for place in range(len(jobs))]
+
+
+def never_sent(held: Mapping[int, Awaited], jobs: Sequence[tuple[str, Any]]) -> InputError:
+    """All that are left wait for what nobody sends."""
+    waits = "; ".join(f"{jobs[place][0]} for {one.what}" for place, one in held.items())
+    return InputError(
+        f"ranks wait for objects that are not sent: {waits}",
+        None,
+        "capture all ranks, and let every rank make the same calls",
+    )
 
 
 def _child(job: Callable[[], T], pipe: Connection) -> None:
@@ -89,6 +128,8 @@ def _child(job: Callable[[], T], pipe: Connection) -> None:
         answer: tuple[str, Any] = ("result", job())
     except InputError as error:
         answer = ("error", (error.what, error.where, error.hint))
+    except Awaited as one:
+        answer = ("awaited", (one.what, one.path))
     except BaseException as error:
         if os.environ.get("GG_DATALOG_DEBUG"):
             traceback.print_exc()
@@ -111,6 +152,8 @@ def _received(pipe: Any, process: Any, who: str) -> Any:
             "(signal 9), with fewer jobs",
         ) from None
     process.join()
+    if kind == "awaited":
+        raise Awaited(*answer)
     if kind == "error":
         what, where, hint = answer
         raise InputError(what, where or who, hint)

@@ -193,12 +193,6 @@ def test_a_step_that_dynamo_does_not_capture() -> None:
 
 
 # ---- modules and collectives
-class Replicated(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
-
-
 class FullyShardedDataParallel(nn.Module):
     """Has the name of the one that needs an accelerator to be built."""
 
@@ -206,26 +200,96 @@ class FullyShardedDataParallel(nn.Module):
         return x * 2
 
 
-def fully_sharded(rank: int, world_size: int) -> nn.Module:
-    from torch.distributed.fsdp import fully_shard
+@pytest.mark.parametrize("mode", ["eager", "dynamo"])
+def test_modules_of_the_first_fsdp(mode: Any) -> None:
+    error = refused(build=lambda rank, world: FullyShardedDataParallel(), mode=mode)
+    assert (error.where or "").startswith("the sequential program")
+    assert (error.hint or "").startswith("use fully_shard, or build the module without it")
 
+
+def skips(rank: int, world: int) -> nn.Module:
+    """Has a layer that it does not use, which DDP is to find out."""
     module = Calls(double)
-    if world_size > 1:
-        fully_shard(module.layer)
+    module.unused = nn.Linear(4, 4)
+    if world == 1:
+        return module
+    return nn.parallel.DistributedDataParallel(module, find_unused_parameters=True)
+
+
+def test_parameters_that_ddp_finds_unused_by_values() -> None:
+    error = refused(build=skips, backward=True, loss=lambda y, x: y.sum())
+    assert "reduces gradients of parameters that this rank may not use" in error.what
+    assert "`unused.weight`" in error.what
+
+
+def builtin_hook(rank: int, world: int) -> nn.Module:
+    module = nn.parallel.DistributedDataParallel(Calls(double))
+    kind: Any = torch.distributed
+    module._register_builtin_comm_hook(kind.BuiltinCommHookType.ALLREDUCE)
     return module
 
 
-@pytest.mark.parametrize("mode", ["eager", "dynamo"])
-def test_data_parallel_modules(mode: Any) -> None:
-    built = {
-        fully_sharded: "rank 0",
-        lambda rank, world: Replicated(): "the sequential program",
-        lambda rank, world: FullyShardedDataParallel(): "the sequential program",
-    }
-    for build, who in built.items():
-        error = refused(build=build, mode=mode)
-        assert (error.where or "").startswith(who)
-        assert error.hint == "build the module without it, and reduce the gradients in step(module)"
+def test_communication_hooks_that_run_in_cpp() -> None:
+    error = refused(build=builtin_hook)
+    assert "a built-in communication hook" in error.what
+
+
+def asks_for_a_future(y: Tensor) -> Tensor:
+    work = dist.all_reduce(y, async_op=True)
+    work.get_future().wait()
+    return y
+
+
+def test_the_future_of_a_collective() -> None:
+    error = refused(asks_for_a_future)
+    assert "takes the future of a collective" in error.what
+    assert error.hint == "wait for the collective: .wait()"
+
+
+# ---- objects that ranks send each other
+class Told(nn.Module):
+    """Multiplies by a number that the first rank tells all."""
+
+    def __init__(self, rank: int, world: int, root: int = 0) -> None:
+        super().__init__()
+        told: list[Any] = [3.0 if rank == root else None]
+        if world > 1:
+            dist.broadcast_object_list(told, root)
+        counted: list[Any] = [None] * world
+        if world > 1:
+            dist.all_gather_object(counted, rank + 1)
+        self.factor = (told[0] or 3.0) * (sum(counted) / 3 if world > 1 else 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+@pytest.mark.parametrize("root", [0, 1])
+@pytest.mark.parametrize("jobs", [0, 1, 2])
+def test_objects_reach_other_ranks(root: int, jobs: int) -> None:
+    pair = capture(
+        lambda rank, world: Told(rank, world, root), rows, world_size=2, mode="eager", jobs=jobs
+    )
+    for graph in (pair.documents.seq, *pair.documents.dist.values()):
+        assert [n["args"][1] for n in graph["nodes"] if n["op"] == "call_function"] == [3.0]
+
+
+class Listens(nn.Module):
+    """Waits for an object that nobody sends."""
+
+    def __init__(self, rank: int, world: int) -> None:
+        super().__init__()
+        if world > 1 and rank == 1:
+            dist.recv_object_list([None], src=0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+@pytest.mark.parametrize("jobs", [0, 2])
+def test_an_object_that_nobody_sends(jobs: int) -> None:
+    error = refused(build=Listens, jobs=jobs)
+    assert "rank 1 for an object of rank 0 (send_object_list)" in error.what
 
 
 def test_a_collective_that_has_no_functional_form() -> None:

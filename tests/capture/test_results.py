@@ -66,6 +66,15 @@ def warnings(pair: Pair) -> list[str]:
 
 
 # ---- gradients
+@pytest.mark.parametrize("mode", ROUTES)
+def test_gradients_are_said_to_be_some(mode: Any) -> None:
+    pair = captured(mode=mode, backward=True)
+    rows = pair.documents.outputs or []
+    kinds = {row["name"]: row["kind"] for row in rows if "kind" in row}
+    assert len(rows) == 3
+    assert kinds == {"grad_a.weight": "gradient", "grad_b.weight": "gradient"}
+
+
 def detached(net: Any, x: Tensor) -> Tensor:
     h = net.a(x)
     return net.b(h if net.world == 1 else h.detach()).square().sum()

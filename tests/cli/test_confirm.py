@@ -200,7 +200,7 @@ def named(code: str, *outputs: str, certain: bool = True) -> Finding:
 
 
 def test_each_output_has_its_own_evidence() -> None:
-    from gg_datalog.result.evidence import decided
+    from gg_datalog.diagnosis.evidence import decided
 
     both = named("GG109", "a", "b")
     found = decided(report_of(both), {0: Numbers(True, draws=5), 1: Numbers(False, draws=1)})
@@ -214,7 +214,7 @@ def test_each_output_has_its_own_evidence() -> None:
 
 
 def test_only_what_is_certain_decides_without_numbers() -> None:
-    from gg_datalog.result.evidence import decided
+    from gg_datalog.diagnosis.evidence import decided
 
     sure, unsure = named("GG108", "a"), named("GG101", "b", certain=False)
     found = decided(report_of(sure, unsure), {})
@@ -226,7 +226,7 @@ def test_only_what_is_certain_decides_without_numbers() -> None:
 
 
 def test_collectives_that_do_not_line_up_need_no_numbers() -> None:
-    from gg_datalog.result.evidence import decided, in_question
+    from gg_datalog.diagnosis.evidence import decided, in_question
 
     report = report_of(named("GG110"))
     assert in_question(report) == []
@@ -235,7 +235,7 @@ def test_collectives_that_do_not_line_up_need_no_numbers() -> None:
 
 
 def test_a_guess_that_numbers_refute_is_a_finding() -> None:
-    from gg_datalog.result.evidence import decided
+    from gg_datalog.diagnosis.evidence import decided
 
     refuted = Numbers(None, guesses=("k.weight",), note="as guessed they differ")
     found = decided(report_of(named("GG108", "a", "b")), {0: refuted, 1: refuted})

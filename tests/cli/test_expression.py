@@ -8,7 +8,7 @@ import pytest
 
 from gg_datalog.foundation.errors import GGError
 from gg_datalog.result.blocks import parse_view
-from gg_datalog.result.expression import relation_text
+from gg_datalog.result.expression import relation_of
 from gg_datalog.result.terms import (
     Block,
     Part,
@@ -41,7 +41,7 @@ def text_of(seq: str, dist: str, *blocks: Block) -> str:
     """The expression where rank i holds block i, all views alike."""
     rows = [(rank, f"r{rank}.y", (), found) for rank, found in enumerate(blocks)]
     views = {rank: parse_view(dist) for rank in range(len(blocks))}
-    return relation_text(rows, parse_view(seq), views)
+    return relation_of(rows, parse_view(seq), views).text
 
 
 def test_a_replica_is_named_once() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gg_datalog.result.findings import PAGES
+from gg_datalog.diagnosis.findings import PAGES
 
 from ..command import Cli
 

@@ -9,19 +9,17 @@ from typing import Any
 
 import pytest
 
+from gg_datalog.diagnosis.findings import BESIDE, PAGES, REPLAYED
+from gg_datalog.diagnosis.outcome import exit_code
 from gg_datalog.foundation.errors import InputError
-from gg_datalog.result.findings import BESIDE, Kind
-from gg_datalog.result.outcome import exit_code
 from gg_datalog.result.report import Finding, OutputRow, Report, as_json, from_json
 from gg_datalog.settings.baseline import Baseline, Entry
 from gg_datalog.settings.baseline_file import load_baseline, save_baseline
-from gg_datalog.settings.configured import REPLAYED
 from gg_datalog.settings.policy import Policy
 
 
 def _finding(code: str = "GG108", mark: str = "aa", outputs: tuple[str, ...] = ("y",)) -> Finding:
-    level = next(kind.value.level for kind in Kind if kind.value.code == code)
-    return Finding(code, level, f"{code} is so", outputs=outputs, fingerprint=mark)
+    return Finding(code, PAGES[code].level, f"{code} is so", outputs=outputs, fingerprint=mark)
 
 
 def _report(*findings: Finding, verdict: str = "does-not-refine", **statuses: str) -> Report:
@@ -89,7 +87,7 @@ def test_inconclusive_is_accepted_alike() -> None:
 
 def test_which_codes_are_beside_the_verdict() -> None:
     """Were one of them an error, or one of the others only a note, this would be wrong."""
-    levels = {kind.value.code: kind.value.level for kind in Kind}
+    levels = {code: page.level for code, page in PAGES.items()}
     assert BESIDE and all(levels[code] != "error" for code in BESIDE)
     others = [code for code in levels if code not in (*BESIDE, *REPLAYED)]
     assert all(levels[code] != "note" for code in others)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from gg_datalog import verify
+from gg_datalog.diagnosis.findings import PAGES, Mistake
 from gg_datalog.reference.pages import reference
-from gg_datalog.result.findings import PAGES, Kind, Page
 from gg_datalog.result.report import Finding
 
 from ..rules.build import Case, row, write
@@ -20,7 +21,7 @@ SHOWN = [page for page in PAGES.values() if page.example is not None]
 WRONG = [page for page in SHOWN if page.example is not None and page.example.right]
 
 
-def findings(page: Page, dist: str, folder: Path, related: bool = True) -> list[Finding]:
+def findings(page: Mistake, dist: str, folder: Path, related: bool = True) -> list[Finding]:
     """What is said of the example with this program on the ranks."""
     example = page.example
     assert example is not None
@@ -30,15 +31,20 @@ def findings(page: Page, dist: str, folder: Path, related: bool = True) -> list[
         page.code, example.sequential, dist, example.world, relate=relate, groups=example.groups
     )
     write(case, folder)
-    name_outputs(folder, example.names, example.state, example.lacks if related else ())
+    lacks = example.lacks if related else ()
+    name_outputs(folder, example.names, example.state, lacks, example.kinds)
     return list(verify(folder, engine="clingo").findings)
 
 
 def name_outputs(
-    folder: Path, names: Sequence[str], state: Sequence[str], lacks: Sequence[str] = ()
+    folder: Path,
+    names: Sequence[str],
+    state: Sequence[str],
+    lacks: Sequence[str],
+    kinds: Sequence[str],
 ) -> None:
-    """Gives the outputs the names that the program has for them, and says what they are new values
-    of, and of what rank 1 lacks the gradient."""
+    """Gives the outputs the names that the program has for them, and says what they are, what new
+    values of, and of what rank 1 lacks the gradient."""
     path = folder / "outputs.json"
     rows = json.loads(path.read_text())
     for output, given in zip(rows, state, strict=False):
@@ -46,13 +52,15 @@ def name_outputs(
     for output, used in zip(rows, lacks, strict=False):
         del output["dist"]["1"]
         output["lacks"] = {"1": used}
+    for output, kind in zip(rows, kinds, strict=False):
+        output["kind"] = kind
     for output, name in zip(rows, names, strict=False):
         output["name"] = name
     path.write_text(json.dumps(rows))
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.code)
-def test_an_example_says_what_its_page_says(page: Page, tmp_path: Path) -> None:
+def test_an_example_says_what_its_page_says(page: Mistake, tmp_path: Path) -> None:
     assert page.example is not None
     found = findings(page, page.example.wrong, tmp_path)
     first = found[0] if page.level == "error" else next(f for f in found if f.code == page.code)
@@ -60,14 +68,21 @@ def test_an_example_says_what_its_page_says(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", WRONG, ids=lambda page: page.code)
-def test_the_right_program_has_no_such_finding(page: Page, tmp_path: Path) -> None:
+def test_the_right_program_has_no_such_finding(page: Mistake, tmp_path: Path) -> None:
     assert page.example is not None
     found = findings(page, page.example.right, tmp_path, related=False)
     assert [f for f in found if f.level != "note"] == []
 
 
-def test_every_kind_has_a_page_and_every_page_a_kind() -> None:
-    assert [kind.value.code for kind in Kind] == list(PAGES)
+def test_a_module_is_named_by_its_mistake_and_something_looks_for_it() -> None:
+    package = Path(str(files("gg_datalog")))
+    modules = sorted(path.stem for path in package.glob("diagnosis/mistakes/gg*.py"))
+    assert [name.partition("_")[0].upper() for name in modules] == list(PAGES)
+    texts = [path.read_text(encoding="utf-8") for path in package.rglob("*.py")]
+    assert [name for name in modules if not any(name in text for text in texts)] == []
+
+
+def test_levels_are_those_of_reports() -> None:
     assert all(page.level in ("error", "warning", "note") for page in PAGES.values())
 
 

@@ -19,6 +19,7 @@ from gg_datalog.replay import command
 from gg_datalog.replay import derived as relations
 from gg_datalog.replay.command import Replayed, as_document, as_lines
 from gg_datalog.replay.comparison import by_shape
+from gg_datalog.result.terms import Coefficient
 
 from ..cli.build import ALL_REDUCE, call, documents, graph, placeholder, returns, write_case
 from ..command import run as cli
@@ -456,8 +457,8 @@ def test_a_derived_relation_with_a_wrong_coefficient(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def change(made: Any) -> None:
-        row = next(r for r in made.holds if r["seq"] == "mm" and r["parts"] != "nil")
-        row["times"] = "[2, 1, , ]"
+        place = next(i for i, r in enumerate(made.holds) if r.seq == "mm" and r.parts)
+        made.holds[place] = made.holds[place]._replace(times=Coefficient(2, 1, "", ""))
 
     with_changed(monkeypatch, change)
     status, report = replay(write_case(tmp_path / "case", documents()))
@@ -470,10 +471,10 @@ def test_a_derived_relation_at_a_wrong_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def change(made: Any) -> None:
-        rows = [r for r in made.holds if r["dist"] == "r1.x"]
-        rows[0]["block"] = rows[0]["block"].replace(
-            "[1, 3, 3, 1, 1, 0, nil]", "[1, 0, 3, 1, 1, 0, nil]"
-        )
+        place = next(i for i, r in enumerate(made.holds) if r.dist == "r1.x")
+        rows, (columns,) = made.holds[place].block
+        assert (columns.lo, columns.n) == (3, 3)
+        made.holds[place] = made.holds[place]._replace(block=(rows, (columns._replace(lo=0),)))
 
     with_changed(monkeypatch, change)
     result = found(tmp_path, documents())
@@ -485,8 +486,9 @@ def test_a_part_of_a_reduction_that_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def change(made: Any) -> None:
-        row = next(r for r in made.holds if r["dist"] == "r0.mm")
-        row["parts"] = row["parts"].replace("sum, 0, 3, 6", "sum, 1, 3, 6")
+        place = next(i for i, r in enumerate(made.holds) if r.dist == "r0.mm")
+        (part,) = made.holds[place].parts
+        made.holds[place] = made.holds[place]._replace(parts=(part._replace(lo=1),))
 
     with_changed(monkeypatch, change)
     assert len(found(tmp_path, documents()).wrong) == 1

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from junitparser import Failure, JUnitXml, Skipped, TestSuite
 
+from gg_datalog.diagnosis.outcome import exit_code
 from gg_datalog.reporting import render
-from gg_datalog.result.outcome import exit_code
 from gg_datalog.result.report import Finding, OutputRow, Report
 
 from ..command import Cli

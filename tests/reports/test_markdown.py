@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 from gg_datalog.foundation.visible import visible
 from gg_datalog.reporting import render
 from gg_datalog.reporting.markdown import code, inline, row
+from gg_datalog.reporting.text import shortened
 from gg_datalog.result.report import Assumption, Finding, Report
 
 from ..command import Cli
@@ -147,3 +148,20 @@ def test_results(cli: Cli, facts: dict[str, Path], name: str) -> None:
     assert (found.status, found.err) == (0, "")
     assert found.out.startswith("### gg-datalog: ")
     assert "`case`" in found.out
+
+
+EVERY = [f"r{rank}.y" for rank in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("relation", "shown"),
+    [
+        (f"concat(dim=0, [{', '.join(EVERY)}])", "concat(dim=0, [r0.y, r1.y, ..., r5.y])"),
+        (f"concat(dim=0, [{', '.join(EVERY[:4])}])", None),
+        (f"concat(dim=0, [{', '.join(EVERY[:5])}, r5.z])", None),
+        ("permute(r0.y, [0, 2, 1, 3, 4])", None),
+        ("reshape(r0.y, [2, 2, 2, 2, 2])", None),
+    ],
+)
+def test_only_a_list_of_one_tensor_per_rank_is_shortened(relation: str, shown: str | None) -> None:
+    assert shortened(relation) == (shown or relation)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft4Validator
 
+from gg_datalog.diagnosis.findings import PAGES
 from gg_datalog.reporting import render
-from gg_datalog.result.findings import PAGES
 from gg_datalog.result.report import Finding, Report
 
 from ..command import Cli

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gg_datalog import verify
+from gg_datalog.foundation.errors import InputError
 
 from .build import Case, row, write
 
@@ -228,3 +229,35 @@ def test_the_same_mistake_twice_is_told_apart(tmp_path: Path) -> None:
     fixed = program.format(n=4).replace("b = mm(x2, w2)", "b = " + SUM.format("mm(x2, w2)"))
     one = _prints(Case("one", program.format(n=8), fixed), tmp_path / "b", **lines)
     assert len(set(both)) == 2 and one == both[:1]
+
+
+GRADIENT = (
+    "x: f32[8, 4]\nd: f32[8, 6]\ny = mm(t(x), d)\nreturn y",
+    "x: f32[4, 4]\nd: f32[4, 6]\ny = mm(t(x), d)\nreturn y",
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [({"kind": "gradient"}, "GG119"), ({"name": "grad_w"}, "GG104"), ({}, "GG104")],
+    ids=str,
+)
+def test_a_gradient_is_what_the_case_calls_one(
+    said: dict[str, str], code: str, tmp_path: Path
+) -> None:
+    """And not what has the name of one."""
+    write(Case("a gradient in parts", *GRADIENT), tmp_path)
+    path = tmp_path / "outputs.json"
+    (output,) = json.loads(path.read_text())
+    path.write_text(json.dumps([output | said]))
+    result = verify(tmp_path, engine="clingo", repairs=False)
+    assert [f.code for f in result.findings if f.level == "error"] == [code], str(result)
+
+
+def test_another_kind_of_output_is_refused(tmp_path: Path) -> None:
+    write(Case("a gradient in parts", *GRADIENT), tmp_path)
+    path = tmp_path / "outputs.json"
+    (output,) = json.loads(path.read_text())
+    path.write_text(json.dumps([output | {"kind": "loss"}]))
+    with pytest.raises(InputError, match="unknown `kind` of output `y`"):
+        verify(tmp_path, engine="clingo")

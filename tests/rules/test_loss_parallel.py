@@ -22,9 +22,9 @@ SOFT = Case(
 
 OF_SOFTMAX = """
 no maximum over ranks | all_reduce(amax(x, [1], True), "max", "t") | amax(x, [1], True)
-a sum of maxima | True), "max" | True), "sum"
-the least maximum | True), "max" | True), "min"
-a minimum | amax( | amin(
+= a sum of maxima | True), "max" | True), "sum"
+= the least maximum | True), "max" | True), "min"
+= a minimum | amax( | amin(
 denominators of one rank | z = all_reduce(sum.dim_IntList(exp(s), [1], True), "sum", "t") | z = clone(sum.dim_IntList(exp(s), [1], True))
 a mean of denominators | True), "sum" | True), "avg"
 not shifted | dim_IntList(exp(s) | dim_IntList(exp(x)

@@ -37,7 +37,7 @@ SELECT DISTINCT a.origin, b.seq, b.dist AS used_by, c.wants
 FROM blocked b
 JOIN chain_break c ON c.seq = b.seq
 JOIN open_origin a ON a.dist = coalesce(b.operand, b.dist)
-WHERE b.reason LIKE '%part of a reduction'
+WHERE b.reason IN ('operand is a part of a reduction', 'result is a part of a reduction')
   AND b.seq NOT IN (SELECT seq FROM sum_difference WHERE state = 'complete')
   AND EXISTS (SELECT 1 FROM open_origin h WHERE h.seq = a.origin AND h.origin = a.origin);
 COMMENT ON VIEW internal.open_cause IS

@@ -1,0 +1,65 @@
+"""GG103: an output comes back multiplied by a number."""
+
+from __future__ import annotations
+
+from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
+from gg_datalog.diagnosis.scene import Scene
+from gg_datalog.diagnosis.sites.factors import Factor
+from gg_datalog.diagnosis.sites.outputs import Output
+from gg_datalog.result.placement import names_text
+from gg_datalog.result.report import Finding
+
+MISTAKE = Mistake(
+    code="GG103",
+    title="an output comes back multiplied by a number",
+    level="error",
+    note="""
+What the ranks return is right but for a factor. A gradient that is too large by the number of
+ranks or micro-batches trains with another learning rate; nothing crashes.""",
+    remedy="""
+Divide by the number once, at the place that the finding names: average instead of adding up,
+or scale the loss before the backward pass.""",
+    example=Example(
+        sequential="""
+x: f32[4, 8]
+return mean.dim(x, [0])""",
+        wrong="""
+x: f32[2, 8]
+m = mean.dim(x, [0])
+return all_reduce(m, "sum", "g")""",
+        right="""
+x: f32[2, 8]
+m = mean.dim(x, [0])
+return all_reduce(m, "avg", "g")""",
+        says="`out` on ranks 0-1, returned for `out`, is 2 times `out`",
+    ),
+    certain=True,
+)
+
+
+NEAR = 1e-6  # what rounding alone makes of 1
+
+
+def at_output(output: Output, factor: Factor | None) -> Finding:
+    """A multiple of an output that comes back; ``factor`` is what brings it in, where that is
+    known."""
+    seq, times = output.seq, output.scene.records.coefficient(output.times)
+    told = times.text
+    return MISTAKE.finding(
+        f"{output.names}, returned for `{seq}`, is {told} times `{seq}`",
+        trigger=None if factor is None else _brings(output.scene, factor),
+        effect=f"whoever reads `{seq}` gets {told} times of it",
+        expected=seq,
+        found=f"{told} x {seq}",
+        certain=abs(times.value - 1) > NEAR,
+        **output.where,
+    )
+
+
+def _brings(scene: Scene, factor: Factor) -> str:
+    """Where the factor comes from."""
+    held = [h for h in scene.held(factor.terms, factor.seq) if not h.whole]
+    words = scene.relation(factor.seq, held) if held else None
+    if words is not None:
+        return f"{names_text(factor.names)} ({factor.target}) adds up {words}"
+    return f"the factor comes in at {names_text(factor.names)} ({factor.target})"

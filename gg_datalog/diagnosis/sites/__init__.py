@@ -1,0 +1,1 @@
+"""Places at which mistakes are looked for, with what each of them has to be asked."""

@@ -1,0 +1,261 @@
+"""Reductions that are never completed: a tensor of which ranks have parts that are used as all of
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gg_datalog.diagnosis.scene import Held, Part, Scene, Thing
+from gg_datalog.diagnosis.sites.linearity import linear
+from gg_datalog.diagnosis.sites.ranges import Range, complete
+from gg_datalog.result.names import ranked
+from gg_datalog.result.placement import names_text, ranks_text, some, spans_text
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Sequential tensor ``origin``, of which ``holders`` have parts; ``operands`` are parts that
+    ``users`` use as if they were all of it, so that the chains of ``outputs`` break (numbered
+    ``wants``)."""
+
+    scene: Scene
+    origin: str
+    users: tuple[str, ...]
+    operands: tuple[str, ...]
+    holders: tuple[str, ...]
+    wants: tuple[int, ...]
+
+    @cached_property
+    def of(self) -> Thing:
+        """The tensor that is reduced."""
+        return self.scene.seq(self.origin)
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """The outputs that wait for it."""
+        return tuple(dict.fromkeys(self.scene.outputs[wants] for wants in self.wants))
+
+    # ---- the parts -----------------------------------------------------------------------------
+    @cached_property
+    def rows(self) -> list[Held]:
+        """The parts that are not reduced yet, as finely as they are known."""
+        sums = self.scene.sums
+        opened = [d for d in self.holders if d not in sums] or list(self.holders)
+        return self.scene.finest(self.scene.held(opened, self.origin))
+
+    @cached_property
+    def parts(self) -> list[tuple[int, Part]]:
+        """The part of each rank, by rank."""
+        things = {t.tensor: t for t in self.scene.things("dist", [h.dist for h in self.rows])}
+        found = [
+            (rank, part)
+            for h in self.rows
+            if (part := self.scene.part(h.parts)) and h.dist in things
+            for rank in things[h.dist].ranks
+        ]
+        return sorted(found, key=lambda item: item[0])
+
+    @property
+    def spans(self) -> list[Range]:
+        """The ranges of the reduced dimension that ranks have."""
+        return list(dict.fromkeys((p.lo, p.hi) for _, p in self.parts))
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that have parts."""
+        return sorted({rank for rank, _ in self.parts})
+
+    @property
+    def gaps(self) -> bool:
+        """Do the parts overlap without being the same, or leave something out?"""
+        ends = sorted(self.spans)
+        extent = max((p.extent for _, p in self.parts), default=0)
+        return bool(ends) and not complete(ends, extent)
+
+    @cached_property
+    def narrow(self) -> list[str]:
+        """Operands that a reduction over ranks has left as parts."""
+        return [d for d in self.operands if d in self.scene.sums and self._is_narrow(d)]
+
+    def _is_narrow(self, dist: str) -> bool:
+        """Has a reduction over ranks added up some parts, and left a wider part of the sum?"""
+        scene = self.scene
+        mine, terms = set(self._open([dist])), set(self._open(scene.sums[dist]))
+        return any(a[:2] == b[:2] and a[2] > b[2] for a in mine for b in terms)
+
+    def _open(self, dists: Sequence[str]) -> Iterator[tuple[str, Any, int]]:
+        """Of the parts that these hold: of what, along which axes, how much of the outermost."""
+        for held in self.scene.held(dists):
+            if not held.whole:
+                outer, *inner = self.scene.records.parts(held.parts)
+                yield held.seq, (outer.along, tuple(inner)), outer.n
+
+    # ---- what becomes of them --------------------------------------------------------------------
+    @cached_property
+    def late(self) -> list[str]:
+        """Reductions over ranks that add up what the users make of the parts."""
+        return self.reduced_later(self.users)
+
+    def reduced_later(self, users: Sequence[str]) -> list[str]:
+        """Reductions over ranks that add up what comes of these tensors, in few steps."""
+        seen, reached = set(users), list(users)
+        for _ in range(3):
+            sums = self.scene.sums.items()
+            found = [gives for gives, terms in sums if seen.intersection(terms)]
+            if found:
+                return found
+            reached = [t for (t,) in self.scene.rows(_ONLY_USERS, reached) if t not in seen]
+            seen.update(reached)
+        return []
+
+    @cached_property
+    def everywhere(self) -> bool:
+        """Are the ranks that use the parts those that have them?"""
+        users = self.scene.things("dist", self.users)
+        return {rank for thing in users for rank in thing.ranks} == set(self.ranks)
+
+    @property
+    def early(self) -> bool:
+        """Do operators that are not linear take the parts? Of parts that are not added up, such as
+        those of a maximum, they may give the same; of parts that are 0 but on one rank, too."""
+        added = all(part.kind == "sum" and not part.lookup for _, part in self.parts)
+        return added and not linear(self.scene, self.users, self.operands)
+
+    @cached_property
+    def may_be_completed(self) -> bool:
+        """Can what is made of the parts still be the same as what is made of their sum? A number
+        by which others are scaled (a count, a loss, a norm) may be made good by a factor later on,
+        what is linear may be added up later on, sums of exponentials may be merged by their
+        logarithms, and an output may be a part itself."""
+        return (
+            all(extent == 1 for extent in self.of.shape)
+            or bool(self.scene.rows(_MERGEABLE, self.origin, list(self.users)))
+            or bool(self.scene.rows(_PARTIAL, list(self.outputs)))
+            or all(self._goes_on(user) for user in self.users)
+        )
+
+    def _goes_on(self, user: str) -> bool:
+        """Is it linear, or a sum of several parts? A sum of a part and of what every rank has whole
+        is none, nor one of the same part of several ranks."""
+        terms = [term for (term,) in self.scene.rows(_TERMS, user)]
+        if not terms:
+            return linear(self.scene, [user], self.operands)
+        held = [h for h in self.scene.held(terms) if not h.whole]
+        added = {rank for thing in self.scene.things("dist", terms) for rank in thing.ranks}
+        parts = {(h.parts if len(added) > 1 else h.dist) for h in held}
+        return len(parts) > 1 or not self.everywhere
+
+    # ---- in words --------------------------------------------------------------------------------
+    @property
+    def split(self) -> str:
+        """Which rank has which range of the reduced dimension."""
+        if not self.parts:
+            return "the ranks have parts of the reduction"
+        along, extent = self.parts[0][1].along, self.parts[0][1].extent
+        ranks = ranks_text(rank for rank, _ in self.parts)
+        return f"{along} is split: {ranks} have {spans_text(self.spans)} of {extent}"
+
+    @property
+    def over(self) -> str:
+        """What is split over which ranks."""
+        if not self.parts:
+            return "the ranks have parts of a reduction"
+        part, ranks = self.parts[0][1], ranks_text(self.ranks)
+        return f"{part.along} ({part.extent}) is split over {ranks}"
+
+    @property
+    def opened(self) -> list[str]:
+        """The tensors that are parts and not reduced yet."""
+        return [h.dist for h in self.rows] or list(self.holders)
+
+    def named(self, dists: Sequence[str]) -> str:
+        """These distributed tensors."""
+        return names_text(self.scene.names(dists))
+
+    @property
+    def used_by(self) -> str:
+        """What uses the parts; the ranks go without saying where they are those of the parts."""
+        names = self.scene.names(self.users)
+        if not self.everywhere:
+            return names_text(names)
+        return some(list(dict.fromkeys(f"`{ranked(name)[1]}`" for name in names)))
+
+    def where(self, dists: Sequence[str], found: Sequence[Held], **more: Any) -> dict[str, Any]:
+        """What every finding about it says, of these tensors and what they hold."""
+        return {
+            "seq": self.of.node,
+            "dist": tuple(self.scene.names(dists)),
+            "expected": self.scene.wanted(self.origin, self.ranks),
+            "found": self.scene.relation(self.origin, found),
+            "outputs": self.outputs,
+            **more,
+        }
+
+    @property
+    def unreduced(self) -> dict[str, Any]:
+        """What findings say where no reduction follows."""
+        trigger = f"{self.over}, and nothing adds the parts up before {self.used_by}"
+        effect = f"every rank computes {self.used_by} from its own part of the sum"
+        return self.where(self.opened, self.rows, trigger=trigger, effect=effect)
+
+
+def open_reductions(scene: Scene) -> Iterator[Reduction]:
+    """Reductions that are never completed, the one that most outputs wait for first."""
+    holders = {origin: tuple(dists) for origin, dists in scene.rows(_HOLDERS)}
+    for origin, users, operands, wants in scene.rows(_CAUSES):
+        found = Reduction(
+            scene, origin, tuple(users), tuple(operands), holders[origin], tuple(wants)
+        )
+        if not _lacking(found):
+            yield found
+
+
+def _lacking(cause: Reduction) -> bool:
+    """Is there a reduction some operands of which hold nothing? Then it is these that are wrong."""
+    scene = cause.scene
+    terms = [t for user in cause.users for t in scene.sums.get(user, ())]
+    return bool(terms) and {h.dist for h in scene.held(terms)} != set(terms)
+
+
+_HOLDERS = """
+    SELECT origin, list(DISTINCT dist ORDER BY dist) FROM open_origin WHERE seq = origin
+    GROUP BY origin"""
+
+_CAUSES = """
+    SELECT c.origin, list(DISTINCT c.used_by ORDER BY c.used_by),
+           list(DISTINCT coalesce(b.operand, b.dist) ORDER BY coalesce(b.operand, b.dist)),
+           list(DISTINCT n.wants ORDER BY n.wants)
+    FROM open_cause c
+    JOIN blocked b ON b.seq = c.seq AND b.dist = c.used_by
+    JOIN output_name n ON n.wants = c.wants
+    GROUP BY c.origin ORDER BY count(DISTINCT n.seq) DESC, c.origin"""
+
+_TERMS = """
+    SELECT t."of" FROM dist_sum s JOIN term_of t ON t."by" = s."by"
+    WHERE s.gives = ? ORDER BY ALL"""
+
+_PARTIAL = """
+    SELECT 1 FROM output_name n JOIN may_be_partial p ON p.wants = n.wants
+    WHERE n.seq IN (SELECT unnest(?)) LIMIT 1"""
+
+# What is computed from these tensors and nothing else that is computed.
+_ONLY_USERS = """
+    SELECT n.tensor FROM tensor_needs n
+    JOIN base_tensor b ON b.side = 'dist' AND b.tensor = n.needs
+        AND b.kind NOT IN ('input', 'constant')
+    WHERE n.side = 'dist' GROUP BY n.tensor
+    HAVING bool_or(n.needs IN (SELECT unnest(?))) AND count(DISTINCT n.needs) = 1"""
+
+# A sum of exponentials of which nothing but logarithms is taken, and nothing but divided by it.
+_MERGEABLE = """
+    SELECT 1 FROM result_of r JOIN seq_operator s ON s."by" = r."by" AND s.signed = 'sum'
+    JOIN operand_of o ON o."by" = r."by"
+    JOIN result_of e ON e.gives = o."of"
+    JOIN seq_operator x ON x."by" = e."by" AND x.signed = 'exp(%)'
+    WHERE r.gives = ? AND NOT EXISTS (
+        SELECT 1 FROM result_of u JOIN dist_operator d ON d."by" = u."by"
+        WHERE u.gives IN (SELECT unnest(?)) AND d.signed NOT IN ('log(%)', 'div'))
+    LIMIT 1"""
