@@ -72,8 +72,12 @@ class ClingoEngine:
         return EngineResult(relations, watch.stop())
 
 
+WORKER = Path(__file__).with_name("clingo_worker.py")
+"""Run as a file: to import the package it lies in takes as long as a small case."""
+
+
 def _evaluate(files: list[Path], timeout: float | None) -> Finished:
-    command = [sys.executable, "-m", f"{__package__}.clingo_worker", *map(str, files)]
+    command = [sys.executable, "-P", str(WORKER), *map(str, files)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return run_process(command, engine="clingo", timeout=timeout, env=env)
 

@@ -1,6 +1,6 @@
 """The child process of the clingo engine: grounds a program and prints its atoms.
 
-Run as ``python -m gg_datalog.engine.clingo_worker FILE...``. A process of its own, as
+Run as ``python clingo_worker.py FILE...``, without the package around it. A process of its own, as
 the grounder cannot be interrupted. It prints through clingo's own writer, which is many
 times faster than walking over the atoms in Python.
 """

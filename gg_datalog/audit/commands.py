@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gg_datalog.audit.comparing import again, diff, merge
 from gg_datalog.foundation.visible import visible
 
 if TYPE_CHECKING:
@@ -226,3 +227,7 @@ def query(folder: Path | None, name: str | None, sql: str | None, listing: bool,
     if form == "table" or (form == "csv" and sys.stdout.isatty()):
         answer = shown(answer)
     click.echo(render(answer, form), nl=False)
+
+
+for command in (diff, merge, again):
+    audit.add_command(command)

@@ -3,71 +3,32 @@ comes of it is written at once."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from gg_datalog.audit.captures import sources_hash, unchanged
+from gg_datalog.audit.captures import sources_hash
 from gg_datalog.audit.display import Display
 from gg_datalog.audit.events import Events
 from gg_datalog.audit.folder import AuditFolder, Shard
 from gg_datalog.audit.items import Item
+from gg_datalog.audit.jobs import Alike, Job, Tally, capture_task, check_task
 from gg_datalog.audit.key import capture_key, content_hash, digest, item_key
-from gg_datalog.audit.known import ALWAYS, Known, Outcome, read_known
-from gg_datalog.audit.lake import Lake
-from gg_datalog.audit.packing import SUFFIX
+from gg_datalog.audit.known import Outcome
+from gg_datalog.audit.ledger import Ledger, emptied
 from gg_datalog.audit.pool import Answer, Pool
-from gg_datalog.audit.recording import captured_note, mention, row_of
-from gg_datalog.foundation.whole import replace_file
+from gg_datalog.audit.recording import captured_note, row_of
 
 ATTEMPTS = 3
+KILLED = 2
+"""How often an item is tried whose own process is killed, by the machine or by itself."""
 TICK = 0.25
-SOON = 5.0  # seconds until rows of cached items are written
-BATCH = 1000
 Json = dict[str, Any]
-
-
-@dataclass
-class Job:
-    """An item on its way; ``attempt`` counts from 1."""
-
-    item: Item
-    attempt: int = 1
-    content: str = ""
-    key: str = ""
-    capture_key: str = ""
-    note: Json = field(default_factory=dict)
-    why: str = ""
-
-
-@dataclass
-class Tally:
-    """What came of the items: how many ended with each status, were known, are not as expected."""
-
-    statuses: Counter[str] = field(default_factory=Counter)
-    unexpected: Counter[str] = field(default_factory=Counter)
-    cached: int = 0
-    total: int = 0
-
-    @property
-    def done(self) -> int:
-        """How many items have ended."""
-        return self.statuses.total()
-
-    def exit_code(self) -> int:
-        """0 where all are as expected, 3 where what is not is inconclusive, else 1."""
-        if not self.unexpected:
-            return 0
-        return 3 if set(self.unexpected) == {"inconclusive"} else 1
 
 
 @dataclass(frozen=True)
@@ -97,20 +58,18 @@ class Coordinator:
         self._left: Iterator[Item] = iter(items)
         self._again: deque[Job] = deque()
         self._flying: dict[int, Job] = {}
-        self._like: dict[str, list[Job]] = {}
-        self._mentions: list[Json] = []
-        self._written = monotonic()
+        self._alike = Alike()
         self._numbers = count(1)
         writer = f"s{settings.shard.number}of{settings.shard.of}"
-        self._rows, self._kept = Lake(folder.rows, writer), Lake(folder.kept, writer)
+        self._ledger = Ledger(folder, writer, self.run_name)
         self._work = folder.work / writer
-        self._known = Known({}, {})
 
     def run(self) -> Tally:
         """Runs everything; what has ended is written, however this ends."""
         self._events = Events(self.folder.events, self.run_name)
         try:
-            self._prepare()
+            emptied(self._work)
+            self._ledger.open()
             self._events.say("run", total=self.tally.total, shard=str(self.settings.shard))
             while self._step():
                 pass
@@ -118,16 +77,10 @@ class Coordinator:
         finally:
             if self._pool is not None:
                 self._pool.close()
-            self._mention_all()
-            shutil.rmtree(self._work, ignore_errors=True)
+            self._ledger.write()
+            emptied(self._work)
             self._events.close()
         return self.tally
-
-    def _prepare(self) -> None:
-        shutil.rmtree(self._work, ignore_errors=True)
-        self._rows.recover()
-        self._kept.recover()
-        self._known = read_known(self.folder)
 
     def _step(self) -> bool:
         """Gives workers what they can take, and takes what they answer; False at the end."""
@@ -139,9 +92,12 @@ class Coordinator:
         if self._pool is not None:
             for answer in self._pool.answers(TICK):
                 self._took(answer)
-        self._written_soon()
-        self.display.tick(self.tally, len(self._flying))
+        self._say_how_far()
         return True
+
+    def _say_how_far(self) -> None:
+        self._ledger.write_soon()
+        self.display.tick(self.tally, len(self._flying))
 
     def _next_task(self) -> Json | None:
         """The next task that nobody knows the end of."""
@@ -155,8 +111,7 @@ class Coordinator:
                 task = self._task(Job(item))
             if task is not None:
                 return task
-            self._written_soon()
-            self.display.tick(self.tally, len(self._flying))
+            self._say_how_far()
 
     # ---- what is to be done
     def _task(self, job: Job) -> Json | None:
@@ -167,55 +122,36 @@ class Coordinator:
             elif (task := self._capture(job)) is not None or not job.content:
                 return task
         job.key = job.key or item_key(job.content, job.item)
-        found = self._known.usable(job.key, job.item, self.settings.keep)
+        found = self._ledger.known.usable(job.key, job.item, self.settings.keep)
         if found is not None:
             self._found(job, found)
             return None
-        if self._waits(job.key, job):
+        if self._alike.waits(job.key, job):
             return None
-        return self._started(job, self._check_task(job))
+        program = job.item.kind == "program"
+        place = self._ledger.packed(job.content) if program else Path(job.item.source)
+        return self._started(job, check_task(job, place, self.settings.keep))
 
     def _capture(self, job: Job) -> Json | None:
         """The task of capturing a program, unless it is captured already: its content is then
         known, or how it failed."""
         job.capture_key = job.capture_key or capture_key(job.item)
-        note = self._noted(job.capture_key)
+        note = self._ledger.noted(job.capture_key)
         if note is None:
-            if self._waits(job.capture_key, job):
+            if self._alike.waits(job.capture_key, job):
                 return None
-            return self._started(job, self._capture_task(job))
+            return self._started(job, capture_task(job.item))
         job.note = note
         if note["status"] == "captured":
             job.content = note["content"]
             return None
         job.key = digest([job.capture_key, sources_hash(note["sources"])])
-        found = self._known.usable(job.key, job.item, "none")
+        found = self._ledger.known.usable(job.key, job.item, "none")
         if found is not None:
             self._found(job, found)
             return None
         job.key = ""
-        return self._started(job, self._capture_task(job))
-
-    def _noted(self, key: str) -> Json | None:
-        """What came of a capture, where nothing that it was made of has changed."""
-        try:
-            note: Json = json.loads((self.folder.captures / f"{key}.json").read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
-        if note["status"] == "captured" and not self._packed(note["content"]).exists():
-            return None
-        return note if unchanged(note["sources"]) else None
-
-    def _packed(self, content: str) -> Path:
-        return self.folder.cases / (content + SUFFIX)
-
-    def _waits(self, key: str, job: Job) -> bool:
-        """Waits where another item with this key is being run."""
-        if key in self._like:
-            self._like[key].append(job)
-            return True
-        self._like[key] = []
-        return False
+        return self._started(job, capture_task(job.item))
 
     def _started(self, job: Job, task: Json) -> Json:
         number = next(self._numbers)
@@ -225,38 +161,12 @@ class Coordinator:
         limits = job.item.limits.document()
         return {**task, "id": number, "scratch": str(scratch.absolute()), "limits": limits}
 
-    def _capture_task(self, job: Job) -> Json:
-        item = job.item
-        return {
-            "does": "capture",
-            "source": item.source,
-            "home": item.home,
-            "arguments": dict(item.arguments),
-            "optional": list(item.optional),
-            "capture": dict(item.capture),
-        }
-
-    def _check_task(self, job: Job) -> Json:
-        item, program = job.item, job.item.kind == "program"
-        place = self._packed(job.content).absolute() if program else Path(item.source)
-        return {
-            "does": "check",
-            "kind": "case" if program else item.kind,
-            "place": str(place),
-            "content": job.content,
-            "key": job.key,
-            "run": dict(item.run),
-            "reading": dict(item.reading),
-            "keep": self.settings.keep,
-            "replayable": "CASE" if program or item.kind == "text" else str(place),
-        }
-
     # ---- what came of it
     def _took(self, answer: Answer) -> None:
         job = self._flying.pop(answer.task["id"])
         scratch = Path(answer.task["scratch"])
         why = answer.lost or (answer.record["reason"] if answer.record.get("killed") else "")
-        if why and job.attempt < (ATTEMPTS if answer.lost else 2):
+        if why and job.attempt < (ATTEMPTS if answer.lost else KILLED):
             self._lost(job, answer.task, why)
         elif answer.lost:
             self._ended(job, answer, {"status": "lost", "reason": f"{why}, {ATTEMPTS} times"})
@@ -264,7 +174,7 @@ class Coordinator:
             self._captured(job, answer, scratch)
         else:
             self._ended(job, answer, answer.record)
-        shutil.rmtree(scratch, ignore_errors=True)
+        emptied(scratch)
 
     def _lost(self, job: Job, task: Mapping[str, Any], why: str) -> None:
         """Tries an item again that ended through no fault of its own."""
@@ -278,7 +188,7 @@ class Coordinator:
     def _captured(self, job: Job, answer: Answer, scratch: Path) -> None:
         """Keeps a captured case, and goes on with every item that waits for it."""
         record = answer.record
-        os.replace(scratch / record["files"]["case"], self._packed(record["content"]))
+        self._ledger.take_case(record["content"], scratch / record["files"]["case"])
         self._note(job, captured_note(answer))
         job.content = record["content"]
         self._again.append(job)
@@ -286,25 +196,19 @@ class Coordinator:
 
     def _note(self, job: Job, note: Json) -> None:
         job.note = note
-        path = self.folder.captures / f"{job.capture_key}.json"
-        replace_file(path, (json.dumps(note) + "\n").encode())
+        self._ledger.note(job.capture_key, note)
 
     def _free(self, key: str) -> None:
         """Items that wait for one like them are looked at again."""
-        for other in self._like.pop(key, ()):
-            self._again.append(other)
+        self._again.extend(self._alike.free(key))
 
     def _ended(self, job: Job, answer: Answer, record: Json) -> None:
         """Writes how an item ended; those like it end the same way."""
         if not job.key:
             self._capture_failed(job, answer, record)
-        self._keep(job, record, Path(answer.task["scratch"]))
+        self._ledger.keep(job.key, record.get("files", {}), Path(answer.task["scratch"]))
         row = row_of(job, answer, record, self.run_name)
-        self._rows.append([row])
-        allowed = {} if record["status"] in ALWAYS else job.item.limits.document()
-        found = Outcome(record["status"], allowed, bool(record.get("page")), job.item.name)
-        self._known.outcomes[job.key] = found
-        self._known.last[job.item.name] = (job.key, record["status"])
+        self._ledger.add(job, row)
         self._tell(job, record["status"], row["seconds"], "")
         self._free(job.key)
         self._free(job.capture_key)
@@ -315,37 +219,15 @@ class Coordinator:
         if answer.record.get("sources") and record["status"] != "lost":
             self._note(job, {**captured_note(answer), "status": record["status"]})
 
-    def _keep(self, job: Job, record: Json, scratch: Path) -> None:
-        """Facts and report of an item that are to stay; before the row that speaks of them."""
-        files = record.get("files", {})
-        if "page" in files:
-            os.replace(scratch / files["page"], self.folder.reports / f"{job.key}.html")
-        if "kept" in files:
-            self._kept.take(scratch / files["kept"])
-
     def _found(self, job: Job, found: Outcome) -> None:
         """The item ends as another one did."""
-        if self._known.last.get(job.item.name) != (job.key, found.status):
-            self._mentions.append(mention(job, found, self.run_name))
-            self._known.last[job.item.name] = (job.key, found.status)
+        self._ledger.mention(job, found)
         self.tally.cached += 1
         self._tell(job, found.status, None, found.item)
 
     def _tell(self, job: Job, status: str, seconds: float | None, like: str) -> None:
         expected = status in job.item.expect
-        self.tally.statuses[status] += 1
-        if not expected:
-            self.tally.unexpected[status] += 1
+        self.tally.count(status, expected)
         told = {"like": like} if seconds is None else {"seconds": seconds}
         self._events.say("ended", item=job.item.name, status=status, expected=expected, **told)
         self.display.ended(job.item, status, expected, seconds, self.tally)
-
-    def _written_soon(self) -> None:
-        late = monotonic() - self._written > SOON
-        if len(self._mentions) >= BATCH or (late and self._mentions):
-            self._mention_all()
-
-    def _mention_all(self) -> None:
-        if self._mentions:
-            self._rows.append(self._mentions)
-        self._mentions, self._written = [], monotonic()

@@ -13,8 +13,8 @@ import click
 from gg_datalog.foundation.visible import visible
 
 if TYPE_CHECKING:
-    from gg_datalog.audit.coordinator import Tally
     from gg_datalog.audit.items import Item
+    from gg_datalog.audit.jobs import Tally
 
 FEW = 200
 PAUSE = 10.0  # seconds between lines that say how far it is

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.audit.items import STATUSES, Item, configured
+from gg_datalog.audit.expectation import USUAL, expectation_of, statuses
+from gg_datalog.audit.items import Item, configured
 from gg_datalog.audit.limits import Limits
 from gg_datalog.audit.matrix import Values, combinations, filled, fits, named
 from gg_datalog.audit.options import CAPTURE, EXTRACT, READING, RUN, checked
@@ -29,7 +30,7 @@ class Entry:
     label: str
     axes: Mapping[str, Sequence[Any]]
     excluded: Sequence[Values]
-    expect: tuple[str, ...]
+    expect: tuple[str, ...] | None
     expected: Sequence[Mapping[str, Any]]
     limits: Limits
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Entry:
             _text(table, "label", ""),
             _axes(table.get("matrix", {})),
             _rules(table, "exclude"),
-            statuses(table.get("expect", "refines")),
+            statuses(table["expect"]) if "expect" in table else None,
             _rules(table, "expected"),
             limits.changed(table["limits"]),
             tables,
@@ -100,15 +101,6 @@ def _rules(table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
         if key == "expected" and "status" not in rule:
             raise ValueError("`expected` does not say which `status`")
     return rules
-
-
-def statuses(value: Any) -> tuple[str, ...]:
-    """What is expected: a status, or a list of them; ValueError where it is neither."""
-    found = value if isinstance(value, list) else [value]
-    for one in found:
-        if one not in STATUSES:
-            raise ValueError(f"{one!r} is no status (statuses: {', '.join(STATUSES)})")
-    return tuple(found)
 
 
 # ---- items ---------------------------------------------------------------------------------------
@@ -167,15 +159,17 @@ def _item(entry: Entry, chosen: Values, name: str, source: str) -> Item:
         options,
         tuple(entry.watched),
         entry.limits,
-        _expected(entry, chosen),
+        _expected(entry, chosen, Path(source)),
         tuple(sorted(named(dict(entry.tables)) & chosen.keys())),
     )
 
 
-def _expected(entry: Entry, chosen: Values) -> tuple[str, ...]:
-    """What the last rule that fits says, else what the entry expects."""
+def _expected(entry: Entry, chosen: Values, source: Path) -> tuple[str, ...]:
+    """What the last rule that fits says, else what the entry expects, else what the case does."""
     expect = entry.expect
     for rule in entry.expected:
         if fits({axis: value for axis, value in rule.items() if axis != "status"}, chosen):
             expect = statuses(rule["status"])
-    return expect
+    if expect is None and entry.kind == "case":
+        expect = expectation_of(source)
+    return expect or USUAL

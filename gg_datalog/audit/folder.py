@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from gg_datalog.audit.schema import VERSION
 from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.locks import opened as opened_for_lock
 from gg_datalog.foundation.locks import taken
 from gg_datalog.foundation.whole import replace_file
 
@@ -75,6 +76,11 @@ class AuditFolder:
     def reports(self) -> Path:
         """The items' own reports, by key."""
         return self.path / "reports"
+
+    @property
+    def rules(self) -> Path:
+        """Other rules that items were run with, by their hash."""
+        return self.path / "rules"
 
     @property
     def work(self) -> Path:
@@ -141,7 +147,7 @@ def refuse(path: Path) -> None:
     """An error where an audit cannot be written into this folder."""
     if path.exists() and not path.is_dir():
         raise InputError("there is a file of this name", str(path), "give the name of a folder")
-    ours = {"rows", "kept", "plans", "cases", "captures", "reports", "locks"}
+    ours = {"rows", "kept", "plans", "cases", "captures", "reports", "rules", "locks"}
     if (path / MARK).exists() or not path.is_dir():
         return
     if others := sorted({entry.name for entry in path.iterdir()} - ours):
@@ -174,6 +180,18 @@ def held(folder: AuditFolder, shard: Shard) -> Iterator[None]:
                     if taken(_handle(path, brief)) is False:
                         _refuse(folder, other)
         yield
+
+
+def running(folder: AuditFolder) -> bool:
+    """Is an audit being run in the folder?"""
+    for path in (folder.path / "locks").glob("*.lock"):
+        handle = opened_for_lock(path, exclusive=True)
+        if handle is not None:
+            with ExitStack() as brief:
+                brief.callback(os.close, handle)
+                if taken(handle) is False:
+                    return True
+    return False
 
 
 def _handle(path: Path, stack: ExitStack) -> int:

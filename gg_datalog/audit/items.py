@@ -14,7 +14,7 @@ STATUSES = (*VERDICTS, "crashes-on-rank", "malformed", "timeout", "memory", "cra
 PENDING = "pending"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Item:
     """One pair.
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gg_datalog.audit.items import Item
+from gg_datalog.audit.packing import SUFFIX
 from gg_datalog.engine import select_engine
 from gg_datalog.extract.case import CaseFiles, case_files
 from gg_datalog.foundation.errors import GGError
@@ -39,9 +40,12 @@ def digest(value: Any) -> str:
 
 # ---- what judges ---------------------------------------------------------------------------------
 @cache
-def rules_hash() -> str:
-    """The hash of the rules."""
-    return _package(lambda part: part in RULES)
+def rules_hash(other: str | None = None) -> str:
+    """The hash of the rules; of those in another folder, where one is given."""
+    if other is None:
+        return _package(lambda part: part in RULES)
+    paths = sorted(Path(other).rglob("*.dl"))
+    return digest([[path.relative_to(other).as_posix(), file_hash(path)] for path in paths])
 
 
 @cache
@@ -101,6 +105,7 @@ def options_hash(item: Item) -> str:
     """The hash of all that decides beside the content: options, tables, rules, engine."""
     given = dict(item.run)
     tables = [_file(Path(path)) for path in given.pop("operators", ())]
+    rules = given.pop("rules", None)
     seconds = given["confirm"] = budget(given.get("confirm"))
     return digest(
         {
@@ -108,7 +113,7 @@ def options_hash(item: Item) -> str:
             "reading": dict(item.reading),
             "operators": tables,
             "engine": engine_of(given.get("engine", "auto")),
-            "rules": rules_hash(),
+            "rules": rules_hash(rules),
             "tool": tool_hash(),
             "torch": _version("torch") if seconds else "",
         }
@@ -124,11 +129,18 @@ def content_hash(item: Item) -> str:
     """The hash of the graphs, facts or texts of an item that is on disk; what cannot be read
     counts as what it is, and running the item says so."""
     place = Path(item.source)
+    if is_packed(item):
+        return place.name.removesuffix(SUFFIX)
     if item.kind == "case":
         return case_hash(place)
     if item.kind == "facts":
         return _facts_hash(place)
     return digest([[path.name, _file(path)] for path in sorted(place.iterdir())])
+
+
+def is_packed(item: Item) -> bool:
+    """Is it a case in one file, which is named by what it holds?"""
+    return item.kind == "case" and item.source.endswith(SUFFIX)
 
 
 def case_hash(folder: Path) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sys import intern
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from gg_datalog.audit.folder import AuditFolder
@@ -45,24 +47,33 @@ class Known:
         return verdict and wanted and not found.kept
 
 
+RESULTS = """
+    SELECT key, status, CASE WHEN list_contains(?, status) THEN NULL ELSE limits END, page, item
+    FROM results"""
+MEMORY = "192MB"
+
+
 def read_known(folder: AuditFolder) -> Known:
-    """What the rows of a folder tell."""
+    """What the rows of a folder tell. Texts that many rows have are held once."""
     from gg_datalog.audit.database import connected
 
     known = Known({}, {})
-    with connected(folder) as database:
-        found = database.execute("SELECT key, status, limits, page, item FROM results")
+    with connected(folder, MEMORY) as database:
+        found = database.execute(RESULTS, [list(ALWAYS)])
         while rows := found.fetchmany(1000):
             for key, status, limits, page, item in rows:
-                known.outcomes[key] = Outcome(status, _allowed(status, limits), bool(page), item)
+                outcome = Outcome(intern(status), _allowed(limits), bool(page), intern(item))
+                known.outcomes[intern(key)] = outcome
         found = database.execute("SELECT item, key, ended FROM latest")
         while rows := found.fetchmany(1000):
-            known.last.update({item: (key, ended) for item, key, ended in rows})
+            for item, key, ended in rows:
+                known.last[intern(item)] = (intern(key), intern(ended))
     return known
 
 
-def _allowed(status: str, limits: list[dict[str, Any]] | None) -> Mapping[str, float]:
+NONE: Mapping[str, float] = MappingProxyType({})
+
+
+def _allowed(limits: list[dict[str, Any]] | None) -> Mapping[str, float]:
     """The limits, where they count."""
-    if status in ALWAYS:
-        return {}
-    return {row["name"]: row["allowed"] for row in limits or ()}
+    return {row["name"]: row["allowed"] for row in limits} if limits else NONE

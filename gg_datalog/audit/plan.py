@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gg_datalog.audit.entries import Entry, expanded
+from gg_datalog.audit.expectation import USUAL, expectation_of
 from gg_datalog.audit.items import Item
 from gg_datalog.audit.limits import Limits
 from gg_datalog.extract.case import RANK_FILE
@@ -64,11 +65,15 @@ def _refuse_namesakes(plan: Plan, path: Path) -> None:
 def _of_folder(folder: Path, limits: Limits) -> Plan:
     base = folder.absolute()
     items = [
-        Item(name, name, name, {}, kind, str(path), limits=limits)
+        Item(name, name, name, {}, kind, str(path), limits=limits, expect=_expected(kind, path))
         for kind, path in found_below(base)
         for name in [path.relative_to(base).as_posix() if path != base else base.name]
     ]
     return Plan(base.name, items)
+
+
+def _expected(kind: str, path: Path) -> tuple[str, ...]:
+    return (expectation_of(path) if kind == "case" else None) or USUAL
 
 
 def found_below(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,10 +19,20 @@ def store(folder: AuditFolder, items: Sequence[Item]) -> None:
     write_plan(
         folder,
         [
-            {"position": place, **said_of(item), "expected": list(item.expect)}
+            {"position": place, **said_of(item), "expected": list(item.expect),
+             "settings": json.dumps(settings_of(item))}
             for place, item in enumerate(items)
         ],
-    )
+    )  # fmt: skip
+
+
+def settings_of(item: Item) -> dict[str, object]:
+    """What an item is run with, beside what it is."""
+    return {
+        "run": dict(item.run),
+        "reading": dict(item.reading),
+        "limits": item.limits.document(),
+    }
 
 
 def write_plan(folder: AuditFolder, rows: Sequence[dict[str, object]]) -> None:

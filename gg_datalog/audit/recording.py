@@ -11,7 +11,7 @@ from gg_datalog.audit.items import Item, worded
 from gg_datalog.audit.key import rules_hash
 
 if TYPE_CHECKING:
-    from gg_datalog.audit.coordinator import Job
+    from gg_datalog.audit.jobs import Job
     from gg_datalog.audit.known import Outcome
     from gg_datalog.audit.pool import Answer
 
@@ -68,7 +68,7 @@ def _made_by(job: Job, run: str) -> Json:
         "capture_key": job.capture_key,
         "tool": _version("gg-datalog"),
         "torch": _version("torch"),
-        "rules": rules_hash(),
+        "rules": rules_hash(job.item.run.get("rules")),
         "run": run,
         "attempt": job.attempt,
     }

@@ -13,11 +13,13 @@ from gg_datalog.result.report import Finding, Report, as_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from gg_datalog.result.store import Facts
+
 Json = dict[str, Any]
 
 
 def of_result(
-    report: Report, facts: Path, result: Path, task: Mapping[str, Any], scratch: Path
+    report: Report, facts: Facts, result: Path, task: Mapping[str, Any], scratch: Path
 ) -> Json:
     """The record of an item that has a verdict."""
     keep = task["keep"] == "facts" or (task["keep"] == "failures" and report.verdict != "refines")
@@ -66,7 +68,7 @@ def _operators(result: Path) -> list[Json]:
 
 
 # ---- what is kept --------------------------------------------------------------------------------
-def _kept(report: Report, facts: Path, result: Path, key: str, scratch: Path) -> dict[str, str]:
+def _kept(report: Report, facts: Facts, result: Path, key: str, scratch: Path) -> dict[str, str]:
     """Facts and derived relations in one file, and the item's own report."""
     from pyarrow import parquet
 
@@ -78,28 +80,22 @@ def _kept(report: Report, facts: Path, result: Path, key: str, scratch: Path) ->
     return {"kept": "kept.parquet", "page": "page.html"}
 
 
-def packed(key: str, facts: Path, result: Path) -> pa.Table:
+def packed(key: str, facts: Facts, result: Path) -> pa.Table:
     """Facts and derived relations of one item, one row for each fact."""
     import pyarrow as pa
+    from pyarrow import parquet
 
     from gg_datalog.audit.schema import kept
 
-    parts = [part for side, folder in (("facts", facts), ("derived", result))
-             for part in _relations(key, side, folder)]  # fmt: skip
+    derived = {
+        path.stem: parquet.read_table(path, partitioning=None) for path in result.glob("*.parquet")
+    }
+    parts = [part for side, tables in (("facts", facts.tables), ("derived", derived))
+             for part in _relations(key, side, tables)]  # fmt: skip
     return pa.concat_tables([kept().empty_table(), *parts])
 
 
-def _relations(key: str, side: str, folder: Path) -> Iterator[pa.Table]:
-    from gg_datalog.result.store import open_facts
-
-    if side == "facts":
-        tables = open_facts(folder).tables
-    else:
-        from pyarrow import parquet
-
-        tables = {
-            p.stem: parquet.read_table(p, partitioning=None) for p in folder.glob("*.parquet")
-        }
+def _relations(key: str, side: str, tables: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
     for name in sorted(tables):
         if tables[name].num_rows:
             yield _rows(key, side, name, tables[name])

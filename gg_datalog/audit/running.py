@@ -10,11 +10,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from gg_datalog.audit.coordinator import Coordinator, Settings, Tally
+from gg_datalog.audit.coordinator import Coordinator, Settings
 from gg_datalog.audit.database import ensure
 from gg_datalog.audit.display import display
 from gg_datalog.audit.folder import AuditFolder, Shard, held, made, refuse
 from gg_datalog.audit.items import Item
+from gg_datalog.audit.jobs import Tally
 from gg_datalog.audit.key import engine_of
 from gg_datalog.audit.limits import usual
 from gg_datalog.audit.plan import Plan, read_plan
@@ -58,8 +59,13 @@ def planned_items(path: Path, asked: Asked) -> tuple[Plan, list[Item]]:
 
 def chosen_by(only: Sequence[str], item: Item) -> bool:
     """Does an item fit one of these globs? Brackets of a configuration stand for themselves."""
+    return chosen_by_name(only, item.name)
+
+
+def chosen_by_name(only: Sequence[str], name: str) -> bool:
+    """The same for the name of an item."""
     return not only or any(
-        item.name == glob or fnmatchcase(item.name, glob.replace("[", "[[]")) for glob in only
+        name == glob or fnmatchcase(name, glob.replace("[", "[[]")) for glob in only
     )
 
 
@@ -69,7 +75,7 @@ def run_audit(path: Path, out: Path, asked: Asked) -> Tally:
     Raises:
         InputError: something is wrong with the plan, the folder or this machine.
     """
-    _check(asked)
+    check_machine(asked)
     plan, items = planned_items(path, asked)
     refuse(out)
     for choice in {item.run.get("engine", "auto") for item in items}:
@@ -94,7 +100,8 @@ def run_items(folder: AuditFolder, plan: Plan, items: Sequence[Item], asked: Ask
     return tally
 
 
-def _check(asked: Asked) -> None:
+def check_machine(asked: Asked) -> None:
+    """Refuses a machine that cannot isolate items."""
     if not supported():
         raise InputError(
             "items are isolated by means of Linux, which this is not",
@@ -120,7 +127,9 @@ def _pool(
     folder: AuditFolder, plan: Plan, items: Sequence[Item], asked: Asked, mark: str
 ) -> Callable[[str], Pool]:
     homes = list(dict.fromkeys(item.home for item in plan.items if item.kind == "program"))
+    rules = sorted({item.run["rules"] for item in plan.items if "rules" in item.run})
     settings: dict[str, Any] = {
+        "rules": rules,
         "captures": plan.captures,
         "preload": list(plan.preload),
         "path": homes,

@@ -112,7 +112,7 @@ def _kind(kind: Any) -> pa.DataType:
         "number": pa.int64(),
         "real": pa.float64(),
         "flag": pa.bool_(),
-        "time": pa.timestamp("us", tz="UTC"),
+        "time": pa.timestamp("us"),  # DuckDB hands a zone to Python only with a package of zones
         "texts": pa.list_(pa.string()),
     }[kind]
 
@@ -139,14 +139,14 @@ def clean(value: Any) -> Any:
 
 # The plan as it was: what there is to be known of.
 PLANNED = ("position", "item", "entry", "program", "configuration", "axes", "kind", "source",
-           "expected")  # fmt: skip
+           "expected", "settings")  # fmt: skip
 
 
 def planned(rows: Sequence[Json]) -> pa.Table:
     """The items of a plan as a table."""
     import pyarrow as pa
 
-    kinds = {"position": "number", "expected": "texts"}
+    kinds = {"position": "number", "expected": "texts", "settings": "text"}
     fields = [pa.field(n, _kind(kinds.get(n) or COLUMNS[n][0])) for n in PLANNED]
     return pa.Table.from_pylist([clean(dict(row)) for row in rows], pa.schema(fields))
 

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gg_datalog.foundation.errors import EngineError, GGError, InputError
+
+if TYPE_CHECKING:
+    from gg_datalog.result.store import Facts
 
 Json = dict[str, Any]
 
@@ -64,13 +67,19 @@ def _stage(stages: list[Json], name: str) -> Iterator[None]:
 # ---- check ---------------------------------------------------------------------------------------
 def _check(task: Mapping[str, Any], scratch: Path, stages: list[Json]) -> Json:
     from gg_datalog.audit.rows import of_result
-    from gg_datalog.inference.run import Options, run_facts
+    from gg_datalog.inference.run import Options, run_facts, run_given
+    from gg_datalog.result.store import open_facts
 
     options = Options.given(baseline=None, **_run_options(task), replayable=task["replayable"])
-    with _stage(stages, "extract"):
-        facts, options = _facts(task, scratch, options)
     result = scratch / "result"
-    report = run_facts(facts, result, options, _silent)
+    if task["kind"] == "facts":
+        place = Path(task["place"])
+        report = run_facts(place, result, options, _silent)
+        facts = open_facts(place)
+    else:
+        with _stage(stages, "extract"):
+            facts, options = _facts(task, scratch, options)
+        report = run_given(facts, scratch / "facts", result, options, _silent)
     seconds = report.stats["seconds"].items()
     stages += [{"stage": name, "seconds": took} for name, took in seconds]
     with _stage(stages, "record"):
@@ -81,7 +90,8 @@ def _silent(text: str) -> None:
     """Nobody watches."""
 
 
-RUNNING = ("engine", "timeout", "partial", "layouts", "repairs", "confirm", "operators")
+RUNNING = ("engine", "timeout", "partial", "layouts", "repairs", "confirm", "operators",
+           "rules")  # fmt: skip
 
 
 def _run_options(task: Mapping[str, Any]) -> Json:
@@ -89,25 +99,23 @@ def _run_options(task: Mapping[str, Any]) -> Json:
     return {name: run.get(name) for name in RUNNING}
 
 
-def _facts(task: Mapping[str, Any], scratch: Path, options: Any) -> tuple[Path, Any]:
-    """The folder of the facts, extracted where they are not there; and what is left to do."""
+def _facts(task: Mapping[str, Any], scratch: Path, options: Any) -> tuple[Facts, Any]:
+    """The facts of graphs, and the options that are left."""
     from dataclasses import replace
 
     from gg_datalog.inference.run import repeated
     from gg_datalog.result.sources import extracted
-    from gg_datalog.result.store import write_facts
+    from gg_datalog.result.store import Facts, hashed
 
-    if task["kind"] == "facts":
-        return Path(task["place"]), options
     files = _files(task, scratch)
     run = task["run"]
     files = replace(
         files, chosen=list(run.get("chosen", ())), partial=list(run.get("extract_partial", ()))
     )
     tables, case = extracted(files, options.operators, _silent)
-    write_facts(tables, scratch / "facts", "parquet", case)
     replayable = options.replayable + repeated("--operators", options.operators)
-    return scratch / "facts", replace(options, operators=(), replayable=replayable)
+    options = replace(options, operators=(), replayable=replayable)
+    return Facts(tables, case, hashed(tables)), options
 
 
 def _files(task: Mapping[str, Any], scratch: Path) -> Any:

@@ -14,9 +14,10 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 from gg_datalog.audit.limits import Limits
@@ -25,21 +26,21 @@ from gg_datalog.audit.watching import Abandoned, cleared, watch
 from gg_datalog.audit.work import perform
 
 WARM = (
+    "dateutil.relativedelta",
     "duckdb",
+    "encodings.unicode_escape",
+    "gg_datalog.audit.packing",
     "gg_datalog.audit.rows",
-    "gg_datalog.result.database",
-    "gg_datalog.diagnosis.evidence",
-    "gg_datalog.diagnosis.judgement",
-    "gg_datalog.inference.confirmation",
-    "gg_datalog.repairs.search",
-    "gg_datalog.reporting.html",
-    "gg_datalog.inference.run",
+    "gg_datalog.audit.schema",
     "gg_datalog.commands.verify",
     "jinja2",
     "pyarrow.compute",
     "pyarrow.csv",
+    "pyarrow.dataset",
     "pyarrow.parquet",
 )
+# Of these rooms everything: what an item needs of them depends on what is wrong with it.
+ROOMS = ("diagnosis", "engine", "extract", "inference", "proofs", "repairs", "reporting", "result")
 # One thread each: several items run side by side, and a process that forks should have no others.
 QUIET = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -78,11 +79,18 @@ def _say(line: socket.socket, answer: Mapping[str, Any]) -> None:
 
 def warm(settings: Mapping[str, Any]) -> None:
     """Imports what every item needs: once, instead of for each."""
+    from gg_datalog.extract.signature import signature
+    from gg_datalog.extract.table import load_table
+    from gg_datalog.result.comments import relation_comments
+
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
     os.dup2(2, 1)  # modules of the user may print
-    for name in WARM:
+    for name in (*WARM, *_rooms()):
         import_module(name)
-    _translated()
+    load_table()
+    signature("aten.mm.default")
+    relation_comments()
+    _translated(settings.get("rules") or ())
     if settings.get("captures"):
         from gg_datalog.commands.capture import tracing
 
@@ -92,13 +100,23 @@ def warm(settings: Mapping[str, Any]) -> None:
         import_module(name)
 
 
-def _translated() -> None:
-    """The rules as the engine of clingo needs them, kept in memory."""
+def _rooms() -> Iterator[str]:
+    for room in ROOMS:
+        package = import_module(f"gg_datalog.{room}")
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name != "gg_datalog.engine.clingo_worker":  # a program, not a module
+                yield module.name
+
+
+def _translated(others: Iterable[str]) -> None:
+    """The rules, and other ones in these folders, as the engine of clingo needs them, kept in
+    memory."""
     from gg_datalog.datalog import program_path
     from gg_datalog.engine.kept import kept
     from gg_datalog.engine.translate import translated
 
-    kept("clingo", program_path(), translated)
+    for path in [Path(folder, "main.dl") for folder in others] or [program_path()]:
+        kept("clingo", path, translated)
 
 
 def run(task: Mapping[str, Any], line: int) -> dict[str, Any]:

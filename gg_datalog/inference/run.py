@@ -58,8 +58,15 @@ class Options:
     """What a user gives to ``gg-datalog replay``, to see the numbers of this run again."""
     layouts: Sequence[str] = ()
     """Sequential outputs whose elements the ranks may return in any order."""
+    rules: str | None = None
+    """A folder of other rules, whose `main.dl` is run."""
     raw: bool = False
     """Whether the report is to say what the rules say, and nothing of what that proves."""
+
+    @property
+    def program(self) -> Path:
+        """The rules."""
+        return program_path() if self.rules is None else Path(self.rules, "main.dl")
 
     @classmethod
     def given(
@@ -82,24 +89,27 @@ def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -
     refuse_foreign(result, "result")
     refuse_inside([facts, *options.operators], result)
     with in_use_for(result, facts):
-        return _run_facts(facts, result, options, progress)
+        started = perf_counter()
+        progress("reading facts")
+        given = _given(open_facts(facts), options, progress)
+        return run_given(given, facts, result, options, progress, perf_counter() - started)
 
 
-def _run_facts(facts: Path, result: Path, options: Options, progress: Progress) -> Report:
-    started = perf_counter()
+def run_given(
+    given: Facts, facts: Path, result: Path, options: Options, progress: Progress, read: float = 0.0
+) -> Report:
+    """The same over facts that are in memory, and lie, or would lie, in the folder ``facts``.
+    ``read`` is how many seconds it took to read them."""
     engine = select_engine(options.engine)
-    progress("reading facts")
-    given = _given(open_facts(facts), options, progress)
     tables = _as_allowed(given.tables, options)
     if not tables["wanted"].num_rows:
         raise InputError(
             "the facts have no outputs to check", str(facts), "extract with --output SEQ[=DIST]"
         )
-    read = perf_counter() - started
     inputs = {relation.name: tables[relation.name] for relation in RULE_RELATIONS}
     with replaced_folder(result, "result") as fresh, ThreadPoolExecutor(1) as beside:
         stored = beside.submit(create, fresh / DATABASE, tables)
-        found = engine.run(program_path(), inputs, timeout=options.timeout, progress=progress)
+        found = engine.run(options.program, inputs, timeout=options.timeout, progress=progress)
         progress("writing the result")
         seconds = {"read facts": read, **{k: v for k, v in found.seconds.items() if k != "total"}}
         run = _Run(options, given.case, tables, found, engine)
@@ -252,7 +262,8 @@ def _repaired(
 
     started, took = perf_counter(), run.found.seconds.get("total", 0.0)
     limits = (took, run.options.timeout)
-    ran = Ran(database, run.case, run.facts, run.found.relations, run.engine, *limits, extract)
+    derived, rules = run.found.relations, run.options.program
+    ran = Ran(database, run.case, run.facts, derived, run.engine, rules, *limits, extract)
     findings = with_repairs(ran, report.findings, progress)
     seconds["try repairs"] = perf_counter() - started
     return findings

@@ -67,7 +67,7 @@ class Search:
             raise InputError("the graphs are others by now", str(files.seq), AGAIN)
         limit = max(LEAST_SECONDS, PATIENCE * ran.seconds)
         limit = limit if ran.timeout is None else min(limit, ran.timeout)
-        self.bench = Bench(programs, ran.facts, ran.extract, ran.engine, limit)
+        self.bench = Bench(programs, ran.facts, ran.extract, ran.engine, ran.program, limit)
         self.before = outcome(ran.facts, ran.derived)
         self.progress = progress
         self.tried: dict[Candidate, Outcome | None] = {}

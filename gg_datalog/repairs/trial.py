@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.datalog import program_path
 from gg_datalog.extract import CaseFiles
 from gg_datalog.extract.schema import RULE_RELATIONS
 from gg_datalog.foundation.errors import GGError
@@ -35,12 +34,14 @@ class Outcome:
 
 @dataclass
 class Bench:
-    """Tries candidates: ``extract`` gives the facts of a case as the run saw them."""
+    """Tries candidates: ``extract`` gives the facts of a case as the run saw them, ``program``
+    are the rules."""
 
     programs: Programs
     facts: Mapping[str, pa.Table]
     extract: Callable[[CaseFiles], Tables]
     engine: Engine
+    program: Path
     seconds: float
 
     def attempt(self, candidate: Candidate) -> Outcome | None:
@@ -52,7 +53,7 @@ class Bench:
             if not self._alike(tables):
                 return None
             inputs = {relation.name: tables[relation.name] for relation in RULE_RELATIONS}
-            derived = self.engine.run(program_path(), inputs, timeout=self.seconds).relations
+            derived = self.engine.run(self.program, inputs, timeout=self.seconds).relations
         except GGError:
             return None
         return outcome(tables, derived)

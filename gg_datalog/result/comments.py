@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
 
 from gg_datalog.datalog import program_path
 
@@ -40,7 +42,8 @@ REPORT_RELATIONS = {
 }
 
 
-def relation_comments() -> dict[str, str]:
+@cache
+def relation_comments() -> Mapping[str, str]:
     """A sentence or two for every relation that facts, rules or report declare."""
     found = dict(REPORT_RELATIONS)
     for path in sorted(program_path().parent.rglob("*.dl")):

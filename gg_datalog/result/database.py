@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -45,7 +46,7 @@ def create(path: Path, facts: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnecti
     import duckdb
 
     try:
-        connection = duckdb.connect(str(path), config={"default_block_size": BLOCK})
+        connection = duckdb.connect(str(path), config={"default_block_size": BLOCK, **_threads()})
     except duckdb.IOException as error:
         raise InputError(
             f"DuckDB cannot write here: {str(error).splitlines()[0]}",
@@ -60,6 +61,13 @@ def create(path: Path, facts: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnecti
     return connection
 
 
+def _threads() -> dict[str, int]:
+    """As many threads as OpenMP would have, where that is said: where many cases are judged side by
+    side more of them only cost time."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return {"threads": int(said)} if said.isdecimal() and int(said) else {}
+
+
 def complete(connection: duckdb.DuckDBPyConnection, derived: Mapping[str, pa.Table]) -> None:
     """Adds the derived relations, their records as rows, and the views over everything."""
     _store(connection, derived)
@@ -72,7 +80,7 @@ def complete(connection: duckdb.DuckDBPyConnection, derived: Mapping[str, pa.Tab
 
 def decide(connection: duckdb.DuckDBPyConnection, report: Report) -> None:
     """Adds what a report says of every output, for views that speak of it."""
-    outputs = connection.sql("SELECT wants FROM output_name ORDER BY wants").fetchall()
+    outputs = connection.execute("SELECT wants FROM output_name ORDER BY wants").fetchall()
     rows = [
         [wants, row.status, row.evidence]
         for (wants,), row in zip(outputs, report.outputs, strict=True)
@@ -82,7 +90,7 @@ def decide(connection: duckdb.DuckDBPyConnection, report: Report) -> None:
 
 
 def _store(connection: duckdb.DuckDBPyConnection, relations: Mapping[str, pa.Table]) -> None:
-    comments = relation_comments() | COMMENTS
+    comments = {**relation_comments(), **COMMENTS}
     # Most relations of most cases are empty: registering each of them takes longer than all else.
     empty = [name for name, table in relations.items() if not table.num_rows and table.num_columns]
     connection.execute("\n".join(_declared(name, relations[name].schema) for name in empty))

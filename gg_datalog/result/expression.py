@@ -38,11 +38,11 @@ def output_relations(database: duckdb.DuckDBPyConnection) -> dict[int, Relation]
     """For every mapped output what it is made of."""
     views = {
         (wants, side, rank): parse_view(digits)
-        for wants, side, rank, digits in database.sql("SELECT * FROM output_view").fetchall()
+        for wants, side, rank, digits in database.execute("SELECT * FROM output_view").fetchall()
     }
     held: dict[int, list[Held]] = {}
     records = Records(database)
-    for wants, rank, name, parts, block in database.sql(_HELD).fetchall():
+    for wants, rank, name, parts, block in database.execute(_HELD).fetchall():
         row = rank, name, records.parts(parts), records.block(block)
         held.setdefault(wants, []).append(row)
     found = {}

@@ -44,7 +44,7 @@ def open_result(folder: Path) -> duckdb.DuckDBPyConnection:
     """
     with in_use(folder):
         database = _opened(folder, {})
-    if not database.sql(_CURRENT).fetchall():
+    if not database.execute(_CURRENT).fetchall():
         hint = "run `gg-datalog run` again with this release"
         raise InputError("the database is one of another release", str(folder / DATABASE), hint)
     return database
@@ -65,7 +65,7 @@ def _opened(folder: Path, options: dict[str, Any]) -> duckdb.DuckDBPyConnection:
         raise InputError("the result has no database", str(path), AGAIN)
     try:
         database = duckdb.connect(str(path), read_only=True, config=options)
-        if database.sql(_CURRENT).fetchall():
+        if database.execute(_CURRENT).fetchall():
             database.execute(PATH)
         return database
     except duckdb.Error as error:

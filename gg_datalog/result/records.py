@@ -220,4 +220,4 @@ class Records:
         return {key: Coefficient(*numbers) for key, *numbers in rows}
 
     def _rows(self, sql: str) -> list[Row]:
-        return list(self._database.sql(sql).fetchall())
+        return list(self._database.execute(sql).fetchall())
