@@ -253,12 +253,24 @@ def _note_opaque(ctx: Context, node: Node, reason: str) -> None:
     ctx.notes.opaque.append((ctx.side.name, ctx.rank, node.name, reason))
 
 
+def _is_nothing(ctx: Context, node: Node, place: Any) -> bool:
+    """Is it a result that an operator has, but here no tensor (the gradient of a bias that is
+    not there)?"""
+    (of, _) = node.args
+    made = ctx.graph.nodes.get(of.name) if isinstance(of, Ref) else None
+    signature = None if made is None else made.signature
+    known = signature is not None and isinstance(place, int) and place < len(signature.results)
+    return known and node.shape is None
+
+
 def _item(ctx: Context, node: Node) -> Value:
     of, place = (ctx.value(a) for a in node.args)
     if isinstance(of, dict):
         return of.get(place)
     if isinstance(of, tuple) and isinstance(place, int) and -len(of) <= place < len(of):
         return of[place]
+    if isinstance(of, tuple) and of and _is_nothing(ctx, node, place):
+        return None
     if isinstance(of, tuple) and of:
         raise InputError(f"item {place!r} of {len(of)} results", ctx.where(), "capture it again")
     return None

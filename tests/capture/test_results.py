@@ -487,3 +487,27 @@ def test_a_part_of_which_nothing_is_declared() -> None:
         jobs=0, backward=True, relations={"relation": PIECES[:1]},
     )  # fmt: skip
     assert "output" in unmapped(verify(pair))
+
+
+class Convolution(nn.Module):
+    """Has no bias, so its backward gives a result that is no tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv1d(4, 4, 3, groups=4, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x).square().mean()
+
+
+def test_a_result_that_is_no_tensor() -> None:
+    pair = capture(
+        lambda rank, world: Convolution(),
+        lambda: (torch.ones(2, 4, 6),),
+        world_size=2,
+        mode="eager",
+        backward=True,
+    )
+    items = [n for n in pair.documents.seq["nodes"] if "getitem" in n["target"]]
+    assert any("shape" not in item for item in items)
+    assert verify(pair, confirm=0).refines
