@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
 from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
-from gg_datalog.extract.graph import Graph, integers_of, is_symbolic
+from gg_datalog.extract.graph import Graph, Node, Ref, integers_of, is_symbolic, samples_of
 from gg_datalog.extract.placing import write_placing, write_state
 from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
@@ -70,11 +70,27 @@ def build_sides(files: CaseFiles, operators: Sequence[Path], progress: Progress)
         side.exponentials = exponentials
         others = list(case.dist.values()) if name == "seq" else [case.seq]
         if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
-            side.told = frozenset(number for graph in others for number in integers_of(graph))
+            side.told = _integers_about(graphs.values(), others)
+            side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
     say("writing facts")
     tables = _tables(_emit(case, rows, worlds, table, notes))
     return Built(case, worlds, tables, table)
+
+
+def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[int]:
+    """The integers that programs are written with, but for what losses ignore."""
+    found = {number for graph in others for number in integers_of(graph)}
+    for graph in own:
+        losses = [n for n in graph.nodes.values() if LOSS.search(n.target)]
+        of = {n.bound.get("target") for n in losses if isinstance(n.bound.get("target"), Ref)}
+
+        def about_losses(node: Node, of: set[Any] = of) -> bool:
+            asks = node.target.startswith("aten.eq.") and node.bound.get("self") in of
+            return asks or LOSS.search(node.target) is not None
+
+        found |= integers_of(graph, about_losses)
+    return frozenset(found)
 
 
 def _has_exponentials(graph: Graph) -> bool:

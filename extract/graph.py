@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +40,9 @@ class Node:
     """One node: ``args`` and ``kwargs`` hold literals and :class:`Ref` as they were captured,
     ``bound`` the same by name, defaults included (by position where no signature is known);
     ``shape`` is None where the value is not one tensor; symbolic sizes are strings. ``draw`` names
-    the random numbers that it draws: ``SEED:STATE:FORM``, ``-`` for a seed that nobody gave."""
+    the random numbers that it draws: ``SEED:STATE:FORM``, ``-`` for a seed that nobody gave.
+    ``sample`` is between what the numbers of an integer input lay, where the program was given
+    some: nothing is derived from it."""
 
     name: str
     op: str
@@ -54,6 +56,7 @@ class Node:
     module: str
     position: int
     draw: str = ""
+    sample: tuple[int, int] | None = None
     signature: Signature | None = None
     bound: Mapping[str | int, Any] = field(default_factory=dict)
 
@@ -157,10 +160,18 @@ def references(value: Any) -> Iterator[str]:
             yield from references(part)
 
 
-def integers_of(graph: Graph) -> set[int]:
-    """The integers among the arguments of all operators, those that they have by default too."""
+def samples_of(graph: Graph) -> Iterator[tuple[int, int]]:
+    """Between what the numbers of integer inputs lay, where that is known."""
+    return (node.sample for node in graph.nodes.values() if node.sample is not None)
+
+
+def integers_of(graph: Graph, but: Callable[[Node], bool] | None = None) -> set[int]:
+    """The integers among the arguments of all operators, those that they have by default too;
+    ``but`` of which not."""
     found: set[int] = set()
     for node in graph.nodes.values():
+        if but is not None and but(node):
+            continue
         todo: list[Any] = [node.args, node.kwargs, node.bound]
         if node.signature is not None:
             todo += [p.default for p in node.signature.parameters if p.name not in node.bound]
@@ -220,9 +231,21 @@ def _node(row: Any, position: int, path: Path) -> Node:
         module=_text(row, "module", where) or "",
         position=position,
         draw=_drawn(row, where),
+        sample=_sampled(row, where),
         signature=signature,
         bound=by_name,
     )
+
+
+def _sampled(row: Mapping[str, Any], where: str) -> tuple[int, int] | None:
+    given = row.get("sample")
+    if given is None:
+        return None
+    if not isinstance(given, list) or [type(e) for e in given] != [int, int]:
+        raise InputError(
+            f"`sample` is {given!r}", where, "expected the smallest and the largest number"
+        )
+    return given[0], given[1]
 
 
 def _drawn(row: Mapping[str, Any], where: str) -> str:

@@ -131,10 +131,13 @@ def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]
 
 
 def none_ignored(ctx: Context, ignored: int, classes: int) -> bool:
-    """May no target be the ignored one? It is no class, and the programs on the other side neither
-    know the number nor have a loss operator, so that they leave none out."""
+    """May no target be the ignored one? It is no class, no program has the number for anything
+    else than its loss, the other side has no loss operator, so that it leaves none out, and it is
+    not among the numbers that the programs were tried with."""
     told = ctx.side.told
     if told is None or ignored in told or 0 <= ignored < classes:
+        return False
+    if any(low <= ignored <= high for low, high in ctx.side.samples):
         return False
     ctx.notes.assume(
         "targets",

@@ -6,7 +6,7 @@ They are lowered to what a rank that has some of the classes computes as well (a
 
 from __future__ import annotations
 
-from gg_datalog.extract.context import Context, Unsupported, Value, lowers
+from gg_datalog.extract.context import Context, Unsupported, Value, lowers, result_shapes
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.exponent_rules import (
     exponential,
@@ -102,7 +102,11 @@ def sigmoid(ctx: Context) -> Value:
 def log_sigmoid(ctx: Context) -> Value:
     x = ctx.operand("self")
     out = ctx.elementwise("log_sigmoid(%)", [x], passes=EXTREMA)[0]
-    return (log_share(ctx, out, x), None)  # the buffer is of the gradient
+    shapes = result_shapes(ctx, ctx.node)
+    buffer = None  # what the gradient reads; some devices have none
+    if len(shapes) > 1 and shapes[1] == x.shape:
+        buffer = ctx.elementwise("log_sigmoid_buffer(%)", [x])[0]
+    return (log_share(ctx, out, x), buffer)
 
 
 @lowers("aten._softmax", "aten.softmax", "aten._safe_softmax")

@@ -65,18 +65,20 @@ def apart(flat: View) -> View:
 def spans_of(side: Side, flat: View) -> tuple[Spans, bool]:
     """The pieces of a view of one dimension, which may be the view alone, and if they are local."""
     note = side.notes.pieces.get(flat.base)
-    if note is None or any(note.dims[: note.dim]):
+    rows = 1 if note is None else prod(d.extent for dim in note.dims[: note.dim] for d in dim)
+    if note is None or rows * len(note.spans) > MOST:
         return (Span(flat, 0, flat.shape[0]),), True
     if flat.dims[0] != merge([d for dim in note.dims for d in dim]):
         return (Span(flat, 0, flat.shape[0]),), True
     inner = prod(prod(d.extent for d in dim) for dim in note.dims[note.dim + 1 :])
     found: list[Span] = []
     local = note.local
-    for span in note.spans:
-        of = flattened(span.of.scaled(flat.scale))
-        deeper, alike = spans_of(side, of)
-        local = local and alike
-        found += taken(deeper, span.start * inner, span.size * inner)
+    members = [(s, *spans_of(side, flattened(s.of.scaled(flat.scale)))) for s in note.spans]
+    for row in range(rows):
+        for span, deeper, alike in members:
+            local = local and alike
+            start = row * span.of.shape[note.dim] + span.start
+            found += taken(deeper, start * inner, span.size * inner)
     return continued(side, found), local
 
 

@@ -57,6 +57,7 @@ class Side:
     # integers that programs of the other side are written with: they cannot ignore others. None
     # where those have a loss operator themselves, which ignores what it is told to
     told: frozenset[int] | None = None
+    samples: tuple[tuple[int, int], ...] = ()  # between what integers lie that were tried
     exponentials: bool = False  # does some program write exponentials out?
     mesh: bool = False  # are tensors cut in more than one way?
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need

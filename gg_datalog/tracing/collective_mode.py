@@ -11,13 +11,17 @@ import torch
 from torch.distributed import ReduceOp
 from torch.utils._pytree import tree_flatten
 
+from gg_datalog.tracing.draws import is_random, noted
 from gg_datalog.tracing.inputs import local_of
 from gg_datalog.tracing.private import (
+    DEVICE,
+    FakeTensor,
     FakeWork,
     ProcessGroup,
     TorchDispatchMode,
     Work,
     below_autograd,
+    device_of,
     storage_of,
 )
 from gg_datalog.tracing.refusal import Refused
@@ -207,8 +211,9 @@ def never_waited() -> None:
         one.passed_by_end()
 
 
-class FunctionalCollectives(TorchDispatchMode):  # type: ignore[misc]
-    """Rewrites ``c10d`` operators: a functional operator, then a copy into the operand.
+class Watched(TorchDispatchMode):  # type: ignore[misc]
+    """Rewrites ``c10d`` operators: a functional operator, then a copy into the operand. Operators
+    that draw random numbers are noted (:mod:`gg_datalog.tracing.draws`).
 
     It runs below autograd, so that what eager code differentiates stays as it is: a collective
     that writes into its operand has the identity as its backward. The copy is made where the
@@ -219,14 +224,22 @@ class FunctionalCollectives(TorchDispatchMode):  # type: ignore[misc]
         STARTED.clear()
         return super().__enter__()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled while it is entered, and torch's wrapper costs as much as it does."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """Every operator comes by; those of c10d are rewritten."""
+        if func is DEVICE and type(args[0]) is FakeTensor:
+            return device_of(args[0])
         for one in [p for p in STARTED if not p.done]:
             one.passed_by(func, args, kwargs)
         if getattr(func, "namespace", "") != "c10d":
-            return func(*args, **(kwargs or {}))
+            kwargs = kwargs or {}
+            return noted(func, args, kwargs) if is_random(func) else func(*args, **kwargs)
         name = func._schema.name.removeprefix("c10d::")
         rewrite = REWRITES.get(name)
         if rewrite is None:

@@ -49,26 +49,28 @@ class Draws(TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Every operator comes by."""
-        kwargs = kwargs or {}
-        if not is_random(func):
-            return func(*args, **kwargs)
-        generator = kwargs.get("generator") or torch.default_generator
-        meta = fx_traceback.current_meta
-        before = meta.get("custom")
-        with disable_current_modes():
-            # the form that it has here: functionalization gives it another one
-            form = _form(args[0]) if args and _is_tensor(args[0]) else ""
-            meta["custom"] = {**(before or {}), KEY: (*_state(generator), form)}
-        try:
-            out = func(*args, **kwargs)
-        finally:
-            if before is None:
-                meta.pop("custom", None)
-            else:
-                meta["custom"] = before
-        with disable_current_modes():
-            _use_up(generator, func, out[0] if isinstance(out, (tuple, list)) else out)
-        return out
+        return noted(func, args, kwargs or {}) if is_random(func) else func(*args, **(kwargs or {}))
+
+
+def noted(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Runs an operator that draws; its node says in what state the generator was."""
+    generator = kwargs.get("generator") or torch.default_generator
+    meta = fx_traceback.current_meta
+    before = meta.get("custom")
+    with disable_current_modes():
+        # the form that it has here: functionalization gives it another one
+        form = _form(args[0]) if args and _is_tensor(args[0]) else ""
+        meta["custom"] = {**(before or {}), KEY: (*_state(generator), form)}
+    try:
+        out = func(*args, **kwargs)
+    finally:
+        if before is None:
+            meta.pop("custom", None)
+        else:
+            meta["custom"] = before
+    with disable_current_modes():
+        _use_up(generator, func, out[0] if isinstance(out, (tuple, list)) else out)
+    return out
 
 
 @cache

@@ -32,6 +32,7 @@ from gg_datalog.tracing.private import (
 from gg_datalog.tracing.program import WRAPPED, Program, WithLoss
 from gg_datalog.tracing.record import result_of
 from gg_datalog.tracing.refusal import Refused
+from gg_datalog.tracing.tracer import lazy_modules, plain_calls
 
 
 def trace_dynamo(
@@ -62,7 +63,8 @@ def trace_dynamo(
             ) from error
         _check_kept(replaced)
         try:
-            exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
+            with plain_calls(), lazy_modules():
+                exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
         except AssertionError as error:
             raise _constant_of_program(error) from error
     traced = _described(exported, inputs, _arguments(inputs, pytree.tree_leaves((args, kwargs))))

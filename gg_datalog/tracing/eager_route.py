@@ -11,9 +11,9 @@ import torch
 from torch import fx, nn
 from torch.distributed.tensor import Partial
 
-from gg_datalog.tracing.collective_mode import FunctionalCollectives, drop_unread, never_waited
-from gg_datalog.tracing.draws import Draws
+from gg_datalog.tracing.collective_mode import Watched, drop_unread, never_waited
 from gg_datalog.tracing.fully_sharded import Unpacked
+from gg_datalog.tracing.functional import functionalized
 from gg_datalog.tracing.inputs import Input, attributes_of, local_of
 from gg_datalog.tracing.private import (
     FakeTensorMode,
@@ -27,6 +27,7 @@ from gg_datalog.tracing.private import (
 from gg_datalog.tracing.program import Program, named
 from gg_datalog.tracing.record import result_of
 from gg_datalog.tracing.refusal import Refused
+from gg_datalog.tracing.tracer import lazy_modules, plain_calls
 from gg_datalog.tracing.unmoved import MemoryKept
 from gg_datalog.tracing.wrapped import all_used, buckets_made, buffers_sent, plain_names
 
@@ -71,15 +72,15 @@ def trace_eager(
     locals_ = [one.tensor for one in inputs]
     memory = [storage_of(tensor) for tensor in locals_]
     with (
-        _recording(module, mode), Draws(), FunctionalCollectives(), Unpacked(), buffers_sent(),
-        MemoryKept(locals_),
+        _recording(module, mode), Watched(), Unpacked(), buffers_sent(), MemoryKept(locals_),
     ):  # fmt: skip
-        graph = make_fx(forward, tracing_mode="real", record_stack_traces=True)(*locals_)
+        trace = make_fx(forward, tracing_mode="real", _disable_torch_fn_metadata_mode=True)
+        graph = trace(*locals_)
     _check_unmoved(inputs, memory)
     _check_constants(graph)
     _modules_of_backward(graph.graph)
     pending = {name: found for name, tensor in returned if (found := open_reductions(tensor))}
-    functional = _functionalized(graph, locals_, mode)
+    functional = functionalized(graph, locals_, mode)
     drop_unread(functional)
     names = [name for name, _ in returned]
     return Traced(functional, inputs, [*names, *_returned_updates(functional, inputs)], pending)
@@ -90,6 +91,8 @@ def _recording(module: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
     with ExitStack() as stack:
         for one in (mode, fx_traceback.preserve_node_meta(), source_lines(), inline_compiled()):
             stack.enter_context(one)
+        stack.enter_context(lazy_modules())
+        stack.enter_context(plain_calls())
         stack.enter_context(module_paths(module))
         yield
 
@@ -165,45 +168,6 @@ def open_reductions(tensor: torch.Tensor) -> list[Reduction]:
 REDUCES = ("sum", "avg", "max", "min")
 
 
-SPLITS = {
-    torch.ops.aten.unsafe_split.Tensor: torch.ops.aten.split.Tensor,
-    torch.ops.aten.unsafe_split_with_sizes.default: torch.ops.aten.split_with_sizes.default,
-    torch.ops.aten.unsafe_chunk.default: torch.ops.aten.chunk.default,
-}
-WAIT = torch.ops._c10d_functional.wait_tensor.default
-
-
-class _Aliasing(fx.Interpreter):  # type: ignore[misc]
-    """Runs a graph with the aliases that there are: functionalization believes schemas, and those
-    of some operators have no mark. Chunks that are called unsafe are views, and what is waited for
-    is the operand itself."""
-
-    def run_node(self, n: fx.Node) -> Any:
-        """As the node says, or as the operator that has the mark."""
-        if n.target in SPLITS:
-            args, kwargs = self.fetch_args_kwargs_from_env(n)
-            with self._set_current_node(n):
-                return SPLITS[n.target](*args, **kwargs)
-        if n.target is not WAIT or _is_first(n):
-            return super().run_node(n)
-        (operand,), _ = self.fetch_args_kwargs_from_env(n)
-        if _is_there(n.args[0]):
-            return operand  # waiting once more, or for what nothing is to come into
-        return operand.copy_(super().run_node(n))
-
-
-def _is_there(node: Any) -> bool:
-    """Is it surely no result of a collective that is under way, nor an item of such results?"""
-    computed = getattr(node.target, "namespace", "") == "aten"
-    return node.op == "placeholder" or node.target is WAIT or computed
-
-
-def _is_first(wait: fx.Node) -> bool:
-    """Is it the only one that looks at what a collective gives? Then it has no other name."""
-    (of,) = wait.args
-    return not _is_there(of) and len(of.users) == 1
-
-
 def _check_constants(graph: fx.GraphModule) -> None:
     """A tensor that a trace takes for a constant is none where it shares memory with others of the
     program: it is one of them under another class (`as_subclass`), and the trace lost it."""
@@ -220,21 +184,6 @@ def _check_constants(graph: fx.GraphModule) -> None:
                 "`_make_subclass`), which a trace does not follow",
                 "use the tensor itself",
             )
-
-
-def _functionalized(
-    graph: fx.GraphModule, tensors: Sequence[torch.Tensor], mode: FakeTensorMode
-) -> fx.GraphModule:
-    """The same graph without writes into operands; lines and modules stay."""
-
-    def forward(*args: torch.Tensor) -> Any:
-        return _Aliasing(graph).run(*args)
-
-    fresh = [tensor.detach() for tensor in tensors]
-    with mode, fx_traceback.preserve_node_meta(), torch.no_grad():
-        call = torch.func.functionalize(forward, remove="mutations")
-        functional = make_fx(call, tracing_mode="real")(*fresh)
-    return functional
 
 
 def _returned_updates(graph: fx.GraphModule, inputs: Sequence[Input]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import nn
 from gg_datalog.tracing.megatron import by_state, checked
 from gg_datalog.tracing.pieces import Piece
 from gg_datalog.tracing.placements import placed
-from gg_datalog.tracing.program import named_inputs, passed_at
+from gg_datalog.tracing.program import Program, named_inputs, passed_at
 from gg_datalog.tracing.values import Computed
 from gg_datalog.tracing.wrapped import plain_names
 
@@ -33,6 +33,7 @@ class Input:
     passed: str = ""
     value: torch.Tensor | None = None
     saved: bool = False
+    sample: tuple[int, int] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -40,6 +41,8 @@ class Input:
         known: dict[str, Any] = {"kind": self.kind, self.kind: self.name}
         if self.because:
             known |= {"global_shape": list(self.shape), "placements": list(self.placements)}
+        if self.sample is not None:
+            known["sample"] = list(self.sample)
         return known
 
 
@@ -73,6 +76,37 @@ def program_inputs(
             shown = name if kind == "input" else plain(name)
             found[id(local)] = Input(shown, kind, local, *placement, at, value, held)
     return list(found.values())
+
+
+def with_samples(
+    inputs: Sequence[Input], program: Program, module: nn.Module, rank: int, world_size: int
+) -> list[Input]:
+    """The inputs, and of integers between what they lie as ``make_inputs`` gives them. Where it
+    cannot be run with numbers nothing is known."""
+    size = sum(one.tensor.numel() for one in inputs if one.kind == "input")
+    if size > MOST or not any(_is_integer(one) for one in inputs):
+        return list(inputs)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            given = dict(named_inputs(module, *program.inputs(rank, world_size)))
+        return [
+            replace(one, sample=_between(given[one.name])) if _is_integer(one) else one
+            for one in inputs
+        ]
+    except Exception:  # whatever the user's function does with numbers: it is evidence, no more
+        return list(inputs)
+
+
+MOST = 2**26  # elements of all inputs: more would take long to make
+
+
+def _is_integer(one: Input) -> bool:
+    floats = one.tensor.dtype.is_floating_point or one.tensor.dtype.is_complex
+    return one.kind == "input" and not floats and one.tensor.dtype != torch.bool
+
+
+def _between(tensor: torch.Tensor) -> tuple[int, int] | None:
+    return (int(tensor.min()), int(tensor.max())) if tensor.numel() else None
 
 
 def _saved(module: nn.Module) -> Iterator[str]:

@@ -7,6 +7,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
+import torch
+
 Box = list[list[int]]
 Piece = tuple[Box, Box]
 # global shape, pieces (None: nothing says it), what says so, placements
@@ -31,19 +33,22 @@ def _volume(box: Any) -> int:
 
 
 # ---- positions to boxes
-def runs(positions: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Consecutive positions: (first, first place, how many)."""
-    found: list[tuple[int, int, int]] = []
-    for place, position in enumerate(positions):
-        if found and found[-1][0] + found[-1][2] == position:
-            first, at, count = found[-1]
-            found[-1] = (first, at, count + 1)
-        else:
-            found.append((position, place, 1))
-    return found
+Run = tuple[int, int, int]  # first position, first place, how many
 
 
-def boxes(per_dim: Sequence[Sequence[tuple[int, int, int]]]) -> list[Piece]:
+def runs(positions: Sequence[int] | torch.Tensor) -> list[Run]:
+    """Consecutive positions (of a vector of whole numbers)."""
+    held = torch.as_tensor(positions, dtype=torch.long)
+    if not len(held):
+        return []
+    breaks = (held.diff() != 1).nonzero().flatten() + 1
+    starts = [0, *breaks.tolist()]
+    firsts = held[torch.tensor(starts)].tolist()
+    ends = [*starts[1:], len(held)]
+    return [(first, at, end - at) for first, at, end in zip(firsts, starts, ends, strict=True)]
+
+
+def boxes(per_dim: Sequence[Sequence[Run]]) -> list[Piece]:
     """The boxes (global, local) that runs per dimension span."""
     return [
         (

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.tracing.megatron import by_attributes
-from gg_datalog.tracing.pieces import Placed, boxes, runs
+from gg_datalog.tracing.pieces import Placed, Run, boxes, runs
 
 
 def placed(tensor: torch.Tensor, name: str) -> Placed:
@@ -32,9 +32,9 @@ def _dtensor(tensor: Any, name: str) -> Placed:
             "redistribute it to Replicate or Shard before the program takes it",
         )
     shape = tuple(tensor.shape)
-    positions = [_positions(tensor, dim, extent) for dim, extent in enumerate(shape)]
-    pieces = boxes([runs(p) for p in positions])
-    held = tuple(len(p) for p in positions)
+    per_dim = [_runs(tensor, dim, extent) for dim, extent in enumerate(shape)]
+    pieces = boxes(per_dim)
+    held = tuple(sum(count for _, _, count in found) for found in per_dim)
     if held != tuple(tensor._local_tensor.shape):
         raise InputError(
             f"`{name}` is placed as {', '.join(placements)} of {list(shape)}, which is "
@@ -45,7 +45,7 @@ def _dtensor(tensor: Any, name: str) -> Placed:
     return shape, pieces, "DTensor placements", placements
 
 
-def _positions(tensor: Any, dim: int, extent: int) -> list[int]:
+def _runs(tensor: Any, dim: int, extent: int) -> list[Run]:
     """The global positions along a dimension that this rank holds, in order: torch's own
     splitting, applied to the positions themselves."""
     from gg_datalog.tracing.private import unset_fake_temporarily
@@ -63,7 +63,7 @@ def _positions(tensor: Any, dim: int, extent: int) -> list[int]:
                 continue
             split, _ = _along_first(placement, held, mesh.size(axis))
             held = split[coordinate[axis]]
-        return [int(p) for p in held]
+        return runs(held)
 
 
 def _along_first(placement: Any, held: torch.Tensor, parts: int) -> Any:

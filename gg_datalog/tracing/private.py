@@ -1,4 +1,5 @@
-"""Every entry point of torch that is not public, in one place. Tested with torch 2.13.0 (CPU).
+"""Every entry point of torch that is not public, but for its tracer (``tracer.py``), in one place.
+Tested with torch 2.13.0 (CPU).
 
 Another release may move them: then this module is what to change, and what
 :func:`check_version` warns of.
@@ -8,20 +9,18 @@ from __future__ import annotations
 
 import logging
 import os
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
 from importlib import import_module
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import nn
 
-from gg_datalog.tracing.source import is_library
+from gg_datalog.tracing.source import forget_lines, traced_line
 
 TESTED = ("2.13",)
 
@@ -120,6 +119,16 @@ __all__ = [
 ]
 
 
+DEVICE = torch.ops.prim.device.default
+
+
+def device_of(tensor: Any) -> torch.device:
+    """What :data:`DEVICE` gives of a fake tensor."""
+    if tensor.fake_mode.in_kernel_invocation:
+        return torch.device("meta")
+    return tensor.fake_device
+
+
 def below_autograd() -> Any:
     """A context in which operators are not seen by autograd, as inside of a dispatch mode."""
     return torch._C._AutoDispatchBelowAutograd()
@@ -212,31 +221,24 @@ def source_lines() -> Iterator[None]:
     ``forward``, and in a backward pass, where it is the line of the forward operator, or the one
     inside a backward that the user wrote."""
     tracer: Any = TracerBase
-    originals = fx_traceback.format_stack, tracer._filter_traceback_frames, tracer.create_node
+    originals = fx_traceback.format_stack, tracer.create_node
     create = tracer.create_node
 
     def create_node(self: Any, *args: Any, **kwargs: Any) -> Any:
         node = create(self, *args, **kwargs)
-        if self.record_stack_traces:
-            frames = _traced_frames(traceback.extract_stack())
-            names = [frame.name for frame in frames]
-            inner = names.index(ENGINE) if ENGINE in names else len(names)
-            if any(not is_library(frame.filename) for frame in frames[inner:]):
-                node.stack_trace = "".join(traceback.format_list(frames))
+        line, in_backward = traced_line()
+        if in_backward or not node.stack_trace:
+            node.stack_trace = line
         return node
 
-    fx_traceback.format_stack = lambda: traceback.format_list(
-        _traced_frames(traceback.extract_stack())
-    )
-    tracer._filter_traceback_frames = lambda self, frames: traceback.StackSummary.from_list(
-        _traced_frames(frames)
-    )
+    forget_lines()
+    fx_traceback.format_stack = lambda: [traced_line()[0]]
     tracer.create_node = create_node
     try:
         with _backward_lines():
             yield
     finally:
-        fx_traceback.format_stack, tracer._filter_traceback_frames, tracer.create_node = originals
+        fx_traceback.format_stack, tracer.create_node = originals
 
 
 @contextmanager
@@ -286,18 +288,6 @@ def _source_of(variable: Any) -> str:
     """Where dynamo has a value from; "" for what the program computes."""
     source = getattr(variable, "source", None)
     return "" if source is None else str(source.name)
-
-
-ENGINE = "_engine_run_backward"
-
-
-def _traced_frames(frames: Sequence[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
-    """Frames inside of the traced program: not those that called capture."""
-    own = [i for i, frame in enumerate(frames) if frame.filename == PROGRAM_RUNS_IN]
-    return list(frames[own[-1] + 1 :]) if own else list(frames)
-
-
-PROGRAM_RUNS_IN = str(Path(__file__).with_name("eager_route.py"))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from gg_datalog.tracing.export import (
     reduce_results,
     rename_placeholders,
 )
-from gg_datalog.tracing.inputs import Input, program_inputs
+from gg_datalog.tracing.inputs import Input, program_inputs, with_samples
 from gg_datalog.tracing.objects import Awaited, objects_by_post
 from gg_datalog.tracing.private import FakeTensorMode, quiet, real_meshes, votes_by_objects
 from gg_datalog.tracing.program import Program
@@ -52,6 +52,7 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
             doing = "capture"
             with mode, quiet():
                 inputs = program_inputs(module, args, kwargs, computed)
+            inputs = with_samples(inputs, program, module, max(rank, 0), world_size)
             notes = []
             if route == "dynamo" and (found := hooked(module)):
                 route, notes = "eager", [_taken_eager(found)]

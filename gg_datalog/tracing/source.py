@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import linecache
 import re
+import sys
+import traceback
 from functools import cache
 from pathlib import Path
 from sysconfig import get_path
+from types import FrameType
 
 import torch
 
@@ -17,6 +21,8 @@ LIBRARIES = (
 )
 STANDARD = tuple(f"{Path(get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib"))
 INSTALLED = ("site-packages", "dist-packages")
+PROGRAM_RUNS_IN = str(Path(__file__).with_name("eager_route.py"))
+ENGINE = "_engine_run_backward"  # the function in which a backward pass runs
 
 
 @cache
@@ -51,3 +57,37 @@ def source_line(stack_trace: str | None) -> str | None:
     file, line, function, code = outside[-1]
     text = f"{shown_path(file)}:{line} in {function}: {code.strip()}"
     return CONTROL.sub(" ", text)
+
+
+def traced_line() -> tuple[str, bool]:
+    """The innermost line of the user's inside of the program that is traced, as torch writes a
+    frame of a stack, and whether a backward pass has it; a line of torch's where there is none."""
+    here = sys._getframe(1)
+    frame: FrameType | None = here
+    found: FrameType | None = None
+    while frame is not None and frame.f_code.co_filename != PROGRAM_RUNS_IN:
+        code = frame.f_code
+        if found is None:
+            found = None if is_library(code.co_filename) else frame
+        elif code.co_name == ENGINE:
+            return _frame_of(found), True
+        frame = frame.f_back
+    return _frame_of(found or here), False
+
+
+def _frame_of(frame: FrameType) -> str:
+    code = frame.f_code
+    return _written(code.co_filename, frame.f_lineno, code.co_name)
+
+
+@cache
+def _written(file: str, line: int, function: str) -> str:
+    """One frame as text: its line is read once."""
+    frame = traceback.FrameSummary(file, line, function)
+    return "".join(traceback.format_list([frame]))
+
+
+def forget_lines() -> None:
+    """Files may have changed since their lines were read."""
+    linecache.checkcache()
+    _written.cache_clear()

@@ -20,6 +20,8 @@ from gg_datalog.tracing.objects import Awaited
 from gg_datalog.tracing.private import FakeStore, forget_ranks
 
 T = TypeVar("T")
+# After how many new objects garbage is looked for: a graph has many, and all of them stay.
+GARBAGE = 200_000
 
 
 @contextmanager
@@ -122,6 +124,7 @@ def never_sent(held: Mapping[int, Awaited], jobs: Sequence[tuple[str, Any]]) -> 
 
 def _child(job: Callable[[], T], pipe: Connection) -> None:
     gc.freeze()  # what the parent made is the parent's to clean up
+    gc.set_threshold(GARBAGE)
     torch.set_num_threads(1)
     os.dup2(2, 1)  # what the program prints is not the report
     try:

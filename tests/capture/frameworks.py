@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,14 +61,13 @@ class Twice(nn.Module):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         parts = list(zip(x.chunk(2), target.chunk(2), strict=True))
-        if isinstance(self.net, DistributedDataParallel):
-            with self.net.no_sync():
-                (self.net(*parts[0]) / 2).backward()
-        else:
-            (self.net(*parts[0]) / 2).backward()
-        loss = self.net(*parts[1]) / 2
-        loss.backward()
-        return mean_loss(loss.detach())
+        wrapped = isinstance(self.net, DistributedDataParallel)
+        with self.net.no_sync() if wrapped else nullcontext():
+            first = self.net(*parts[0]) / 2
+            first.backward()
+        second = self.net(*parts[1]) / 2
+        second.backward()
+        return mean_loss(first.detach() + second.detach())
 
 
 class Counted(nn.Module):
@@ -101,7 +101,9 @@ def in_two_passes(rank: int, world: int) -> nn.Module:
     return Twice(replicated()(rank, world))
 
 
-def sharded(inner: int = INNER, mesh: tuple[int, ...] = (2,), **options: Any) -> Callable[..., Any]:
+def sharded(
+    inner: int = INNER, mesh: tuple[int, ...] = (2,), divided_by: float = 0, **options: Any
+) -> Callable[..., Any]:
     def build(rank: int, world: int) -> nn.Module:
         net = Net(inner)
         if world > 1:
@@ -109,6 +111,8 @@ def sharded(inner: int = INNER, mesh: tuple[int, ...] = (2,), **options: Any) ->
             devices = init_device_mesh("cpu", mesh, mesh_dim_names=names)
             for layer in net.layers:
                 fully_shard(layer, mesh=devices, **options)
+                if divided_by:
+                    layer.set_gradient_divide_factor(divided_by)
             fully_shard(net, mesh=devices, **options)
         return net
 
@@ -203,6 +207,11 @@ class Averaged(torch.autograd.Function):
 
 def mean_loss(loss: Tensor, *inputs: Tensor) -> Tensor:
     return Averaged.apply(loss) if dist.get_world_size() > 1 else loss
+
+
+def summed_loss(loss: Tensor, *inputs: Tensor) -> Tensor:
+    """Not the mean of the ranks' losses, but their sum: twice that of all rows on one device."""
+    return Averaged.apply(loss) * dist.get_world_size()
 
 
 @dataclass(frozen=True)

@@ -107,11 +107,11 @@ def placeholders(graphs: Any) -> dict[int, dict[str, str]]:
     }
 
 
-PIPELINES = [name for name, case in CASES.items() if case.build.__qualname__.startswith("pipe")]
+LESS_PRECISE = {"fsdp_mixed"}  # in another type: never the same numbers
 
 
-@pytest.mark.parametrize("name", PIPELINES)
-def test_pipelines_refine(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in CASES if name not in LESS_PRECISE])
+def test_right_programs_refine(name: str) -> None:
     result = verify(pair_of(name), confirm=0, repairs=False)
     assert result.refines, str(result)
 
@@ -122,6 +122,21 @@ def test_gradients_of_micro_batches_that_are_added_up_but_not_averaged() -> None
     result = verify(wrong, confirm=0, repairs=False)
     assert result.verdict == "does-not-refine"
     assert {f.code for f in result.findings if f.certain} == {"GG103"}
+
+
+WRONG = {
+    "gradients that are added up, not averaged": Case(frameworks.sharded(divided_by=1.0)),
+    "gradients that are divided twice": Case(frameworks.sharded(divided_by=4.0)),
+    "each rank the whole batch, of a sum": Case(frameworks.replicated(), frameworks.whole),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_programs_do_not_refine(name: str) -> None:
+    loss = frameworks.summed_loss if "of a sum" in name else frameworks.mean_loss
+    result = verify(captured(WRONG[name], loss=loss), confirm=0, repairs=False)
+    assert result.verdict != "refines"
+    assert any(output.status != "mapped" for output in result.report.outputs)
 
 
 def test_dynamo_leaves_hooks_to_the_eager_route() -> None:
