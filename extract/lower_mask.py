@@ -26,6 +26,8 @@ def operands_of(gives: Base) -> tuple[View, View] | None:
     made = gives.made
     if not isinstance(made, Operator) or len(made.operands) != 2:
         return None
+    if made.signature.startswith("cat("):  # flat buffers: it is put together from pieces
+        return None
     terms = [_as_term(v, m, made.labels) for v, m in zip(made.operands, made.maps, strict=True)]
     first, second = (replace(t, dims=tuple(t.dims[k] for k in made.gives[0][1])) for t in terms)
     return first, second

@@ -219,8 +219,8 @@ class Side:
         """Notes a product, element by element, as a contraction over no dimension: what is left of
         one where a rank has a single position of what is contracted."""
         made = product.made
-        if not isinstance(made, Operator) or product in self._formed or len(made.operands) != 2:
-            return
+        if not isinstance(made, Operator) or product in self._formed or made.signature != "mul":
+            return  # (a product of flat buffers is put together from pieces)
         self._formed.add(product)
         ours, theirs = ({label for row in m for _, label, _ in row} for m in made.maps)
         labels = tuple(
