@@ -122,7 +122,7 @@ def device_of(tensor: Any) -> torch.device:
     """What :data:`DEVICE` gives of a fake tensor."""
     if tensor.fake_mode.in_kernel_invocation:
         return torch.device("meta")
-    return tensor.fake_device  # type: ignore[no-any-return]
+    return tensor.fake_device
 
 
 def below_autograd() -> Any:
