@@ -28,11 +28,8 @@ from gg_datalog.tracing.refusal import Refused
 from gg_datalog.tracing.source import is_library
 
 functional = torch.ops._c10d_functional
-REDUCTIONS = {
-    "SUM": "sum", "AVG": "avg", "MAX": "max", "MIN": "min", "PRODUCT": "product",
-    "PREMUL_SUM": "sum",  # of what is multiplied first
-}  # fmt: skip
-KINDS = (*REDUCTIONS, "BAND", "BOR", "BXOR")
+REDUCTIONS = {"SUM": "sum", "AVG": "avg", "MAX": "max", "MIN": "min", "PRODUCT": "product"}
+KINDS = (*REDUCTIONS, "BAND", "BOR", "BXOR", "PREMUL_SUM")
 
 # Transfers and rooted collectives that torch has no functional form of (docs/format.md).
 LIBRARY = torch.library.Library("gg_datalog", "FRAGMENT")
@@ -312,17 +309,9 @@ def _reduction(given: Given) -> str:
     if name not in REDUCTIONS:
         raise Refused(
             f"the reduction {name} of a collective is not known here",
-            f"known: {', '.join(sorted(set(REDUCTIONS.values())))}",
+            f"known: {', '.join(sorted(REDUCTIONS.values()))}",
         )
     return REDUCTIONS[name]
-
-
-def _weighted(x: torch.Tensor, given: Given) -> torch.Tensor:
-    """What is reduced: NCCL's ``PREMUL_SUM`` multiplies it first, by a number or a tensor."""
-    if given["reduce_op"].op() != ReduceOp.PREMUL_SUM:
-        return x
-    _, factor = given["reduce_op"].__getstate__()
-    return x * factor
 
 
 def _waited(x: Any) -> Any:
@@ -332,7 +321,7 @@ def _waited(x: Any) -> Any:
 def _all_reduce(given: Given) -> Any:
     name, _ = _group(given)
     kind = _reduction(given)
-    made = [(x, functional.all_reduce(_weighted(x, given), kind, name)) for x in given["tensors"]]
+    made = [(x, functional.all_reduce(x, kind, name)) for x in given["tensors"]]
     later = [(x, partial(_waited, value)) for x, value in made]
     return given["tensors"], _started(later, given["tensors"])
 
@@ -414,7 +403,7 @@ def _all_gather_list(given: Given) -> Any:
 def _scattered(x: torch.Tensor, given: Given) -> Any:
     name, size = _group(given)
     op = functional.reduce_scatter_tensor
-    return op(_weighted(x, given).contiguous(), _reduction(given), size, name)
+    return op(x.contiguous(), _reduction(given), size, name)
 
 
 def _reduce_scatter_base(given: Given) -> Any:
@@ -485,7 +474,7 @@ def _reduce(given: Given) -> Any:
     name, _ = _group(given)
     # What is left elsewhere than on the root is not defined.
     root, kind = given["root_rank"], _reduction(given)
-    made = [(x, ours.reduce(_weighted(x, given), kind, root, name)) for x in given["tensors"]]
+    made = [(x, ours.reduce(x, kind, root, name)) for x in given["tensors"]]
     return _started([(x, partial(_itself, value)) for x, value in made], given["tensors"])
 
 

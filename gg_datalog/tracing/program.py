@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from gg_datalog.foundation.errors import InputError
+from gg_datalog.tracing.wrapped import innermost
 
 Tensors = dict[str, torch.Tensor]
 
@@ -133,7 +134,7 @@ def named_inputs(
 ) -> list[tuple[str, torch.Tensor]]:
     """Input tensors by the names that ``forward`` gives them."""
     try:
-        bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        bound = inspect.signature(innermost(module).forward).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
         bound = {**{f"input{i}": a for i, a in enumerate(args)}, **kwargs}
     found = []

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from inspect import signature
 from typing import Any
 from unittest.mock import patch
 from weakref import WeakSet
@@ -16,6 +18,7 @@ from weakref import WeakSet
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 
 from gg_datalog.tracing.refusal import WITHOUT, Refused
 
@@ -37,6 +40,13 @@ def plain_names(module: nn.Module) -> Callable[[str], str]:
         return name
 
     return plain
+
+
+def innermost(module: nn.Module) -> nn.Module:
+    """The module that wrappers pass their arguments to."""
+    while (inside := INSIDE.get(type(module).__name__)) is not None:
+        module = getattr(module, inside)
+    return module
 
 
 def hooked(module: nn.Module) -> list[str]:
@@ -112,8 +122,22 @@ def all_used(module: nn.Module) -> None:
 
 @contextmanager
 def buffers_sent() -> Iterator[None]:
-    """What DDP sends before a forward pass, each tensor by a collective of its own."""
-    with _replaced(_broadcast):
+    """What DDP sends before a forward pass, each tensor by a collective of its own; FSDP2 divides
+    gradients by a factor of the user's beside the reduction, not inside of it (a sum of NCCL's that
+    does not say its factor)."""
+    divisors = _fsdp_collectives._get_gradient_divide_factors
+
+    @wraps(divisors)
+    def apart(*args: Any, **kwargs: Any) -> Any:
+        given = signature(divisors).bind(*args, **kwargs)
+        if given.arguments.get("factor") is not None:
+            given.arguments["force_sum_reduction_for_comms"] = True
+        return divisors(*given.args, **given.kwargs)
+
+    with (
+        _replaced(_broadcast),
+        patch.object(_fsdp_collectives, "_get_gradient_divide_factors", apart),
+    ):
         yield
 
 

@@ -75,7 +75,10 @@ def pair_of(name: str) -> Pair:
 def test_graphs_compute_what_gloo_computed(name: str, told: Told) -> None:
     documents = pair_of(name).documents
     inputs = {
-        rank: {node: torch.tensor(told[name][rank]["given"][key]) for node, key in known.items()}
+        rank: {
+            node: torch.tensor(told[name][rank]["given"][key], dtype=torch.float64)
+            for node, key in known.items()
+        }
         for rank, known in placeholders(documents.dist).items()
     }
     groups = documents.groups["dist"]
