@@ -13,13 +13,14 @@ SCALED = (
 )
 SCALED += "return mul.Tensor(mul.Tensor(mul.Tensor(y, {}), u), {})"
 LARGE = 65536.0
+ONE, OTHER, THIRD = 0.1234567, 0.3141593, 0.7182818  # next to no small fraction
 ORDERS = {
     "a numerator that does not fit": ((1.0, 1.0, LARGE**2), (LARGE, LARGE, 1.0)),
     "a denominator that does not fit": ((LARGE, LARGE, 1.0), (1.0, 1.0, LARGE**2)),
-    "two scalars above the line": ((1.0, 1.0, 0.03), (0.1, 0.3, 1.0)),
-    "two scalars below the line": ((0.1, 0.3, 1.0), (1.0, 1.0, 0.03)),
-    "a scalar cancels above": ((0.1, 0.7, 0.3), (0.3, 0.1, 0.7)),
-    "a scalar cancels below": ((0.3, 0.1, 0.7), (0.1, 0.7, 0.3)),
+    "two scalars above the line": ((1.0, 1.0, ONE * OTHER), (ONE, OTHER, 1.0)),
+    "two scalars below the line": ((ONE, OTHER, 1.0), (1.0, 1.0, ONE * OTHER)),
+    "a scalar cancels above": ((ONE, THIRD, OTHER), (OTHER, ONE, THIRD)),
+    "a scalar cancels below": ((OTHER, ONE, THIRD), (ONE, THIRD, OTHER)),
 }
 
 # ---- layouts ------------------------------------------------------------------------------------------
