@@ -11,6 +11,7 @@ from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.exponent_rules import (
     exponential,
     logarithm,
+    of_logarithm,
     softmax_form,
 )
 from gg_datalog.extract.exponent_shares import (
@@ -88,7 +89,12 @@ def logaddexp(ctx: Context) -> Value:
     both = [ctx.operand("self"), ctx.operand("other")]
     if not is_float(ctx.node.dtype or "float"):
         raise Unsupported("a sum of exponentials of integers")
-    return logarithm(ctx, added(ctx, [(exponential(ctx, x), ONE) for x in both]))
+    made = plain(ctx)  # as it is it lets maxima pass
+    total = added(ctx, [(exponential(ctx, x), ONE) for x in both])
+    if not isinstance(made, View):
+        return logarithm(ctx, total)
+    ctx.side.alternative(made, logarithm(ctx, total))
+    return of_logarithm(ctx, made, total)
 
 
 @lowers("aten.sigmoid")

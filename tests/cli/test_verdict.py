@@ -85,10 +85,10 @@ def test_a_factor_is_named(cli: Cli, make_case: MakeCase) -> None:
 
 
 def test_a_factor_that_may_be_rounding_is_no_error(cli: Cli, make_case: MakeCase) -> None:
-    files = documents(factor=1000.0)
+    files = documents(factor=3000.0)
     for name in ("dist.r0", "dist.r1"):
         nodes = [n for n in files[name]["nodes"] if n["name"] not in ("y", "output")]
-        back = call("back", "aten.mul.Tensor", ["%scaled", 0.001], [4, 5])
+        back = call("back", "aten.mul.Tensor", ["%scaled", 1 / 3000], [4, 5])
         files[name] = graph(*nodes, back, returns("back"))
     files["outputs"] = [{"seq": "mm", "dist": "back"}]
     files["seq"] = graph(*files["seq"]["nodes"][:3], returns("mm"))
