@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 from uuid import uuid4
 
 from gg_datalog.audit.schema import VERSION
@@ -170,7 +171,7 @@ def held(folder: AuditFolder, shard: Shard) -> Iterator[None]:
     locks.mkdir(exist_ok=True)
     with ExitStack() as stack:
         own = _handle(locks / f"shard-{shard.number}-of-{shard.of}.lock", stack)
-        if taken(own) is False:
+        if not _taken_soon(own):
             _refuse(folder, shard)
         for path in locks.iterdir():
             found = LOCK.fullmatch(path.name)
@@ -192,6 +193,20 @@ def running(folder: AuditFolder) -> bool:
                 if taken(handle) is False:
                     return True
     return False
+
+
+def _taken_soon(handle: int) -> bool:
+    """Is the lock free, or soon? A process that a killed coordinator was about to start has it for a
+    moment longer, until it has become another program."""
+    until = monotonic() + GRACE
+    while taken(handle) is False:
+        if monotonic() > until:
+            return False
+        sleep(GRACE / 20)
+    return True
+
+
+GRACE = 2.0  # seconds
 
 
 def _handle(path: Path, stack: ExitStack) -> int:
