@@ -196,8 +196,8 @@ def running(folder: AuditFolder) -> bool:
 
 
 def _taken_soon(handle: int) -> bool:
-    """Is the lock free, or soon? A process that a killed coordinator was about to start has it for a
-    moment longer, until it has become another program."""
+    """Is the lock free, or soon? A process that a killed coordinator was about to start has it for
+    a moment longer, until it has become another program."""
     until = monotonic() + GRACE
     while taken(handle) is False:
         if monotonic() > until:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -73,15 +74,24 @@ def capture(
     override = load_override(relations)
     program = Program(build, make_inputs, backward, loss, step)
     original = Program(sequential or build, make_inputs, backward, loss, sequential_step or step)
-    tasks = [
-        ("the sequential program", partial(capture_rank, original, SEQUENTIAL, 1, mode)),
-        *(
-            (f"rank {rank}", partial(capture_rank, program, rank, world_size, mode))
-            for rank in chosen
-        ),
-    ]
-    with shared_folder():
-        first, *others = _captured(tasks, jobs, progress or (lambda text: None))
+
+    def captured(route: str) -> list[RankRecord]:
+        tasks = [
+            ("the sequential program", partial(capture_rank, original, SEQUENTIAL, 1, route)),
+            *(
+                (f"rank {rank}", partial(capture_rank, program, rank, world_size, route))
+                for rank in chosen
+            ),
+        ]
+        with shared_folder():
+            return _captured(tasks, jobs, progress or (lambda text: None))
+
+    records = captured(mode)
+    if len({record.route for record in records}) > 1:  # results have other names on another route
+        why = [note for record in records if record.route != mode for note in record.notes]
+        again = captured("eager")
+        mode, records = "eager", [replace(one, notes=[*one.notes, *why]) for one in again]
+    first, *others = records
     about = _about(mode, world_size, chosen, [first, *others])
     return paired(first, others, override, world_size, about)
 

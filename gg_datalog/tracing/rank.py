@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -60,7 +61,7 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
                 traced = ROUTES[route](program, module, args, kwargs, inputs, mode)
             hooked(module)  # some are made by the first forward
             notes += _uncaptured(module, route, program)
-            return _record(traced, rank, notes, started)
+            return replace(_record(traced, rank, notes, started), route=route)
     except (KeyboardInterrupt, Awaited):
         raise
     except BaseException as error:

@@ -68,6 +68,7 @@ class RankRecord:
     seconds: float = 0.0
     memory: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+    route: str = ""
 
     @property
     def who(self) -> str:

@@ -146,3 +146,4 @@ def test_dynamo_leaves_hooks_to_the_eager_route() -> None:
     pair = captured(CASES["ddp"], mode="dynamo")
     said = [row["text"] for row in pair.documents.about["assumptions"]]
     assert any('mode="eager"' in text and "DistributedDataParallel" in text for text in said)
+    assert verify(pair, confirm=0, repairs=False).refines
