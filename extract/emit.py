@@ -96,7 +96,7 @@ def lead_orders(sides: Sequence[tuple[Side, set[Base], Counter[Base]]]) -> dict[
     the rules start from an operand that tells operators apart."""
     fan: dict[str, list[int]] = {}
     for side, live, count in sides:
-        for op in side.operators:
+        for op in (*side.operators, *side.alternatives):
             if not any(b in live for b, _ in op.gives):
                 continue
             mine = [count[v.base] for v in op.operands]
@@ -347,9 +347,8 @@ def write_sides(
     order = lead_orders(ready)
     for side, live, count in ready:
         SideEmitter(out, side, live, count, order, commutative).write()
-        present = {
-            op.signature: order[op.signature] for op in side.operators if op.signature in order
-        }
+        made = {op.signature for op in (*side.operators, *side.alternatives)}
+        present = {signature: order[signature] for signature in made & set(order)}
         for signature, place in sorted(side.linear):
             if signature in present:
                 out.add("linear_in", signature, present[signature].index(place))

@@ -338,6 +338,8 @@ def slice_scatter(ctx: Context) -> Value:
     start, size = bounds(ctx, extent, ctx.argument("start"), ctx.argument("end"))
     if part.shape[dim] != size:
         raise Unsupported(f"{part.shape[dim]} positions do not fill {size}")
+    if not size:
+        return x
     around = [(0, start), (start + size, extent - start - size)]
     kept = [sliced(ctx, x, dim, at, n) if n else None for at, n in around]
     return joined(ctx, [v for v in (kept[0], part, kept[1]) if v is not None], dim)

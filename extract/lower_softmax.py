@@ -11,7 +11,6 @@ from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.exponent_rules import (
     exponential,
     logarithm,
-    of_logarithm,
     softmax_form,
 )
 from gg_datalog.extract.exponent_shares import (
@@ -89,12 +88,10 @@ def logaddexp(ctx: Context) -> Value:
     both = [ctx.operand("self"), ctx.operand("other")]
     if not is_float(ctx.node.dtype or "float"):
         raise Unsupported("a sum of exponentials of integers")
-    made = plain(ctx)  # as it is it lets maxima pass
-    total = added(ctx, [(exponential(ctx, x), ONE) for x in both])
-    if not isinstance(made, View):
-        return logarithm(ctx, total)
-    ctx.side.alternative(made, logarithm(ctx, total))
-    return of_logarithm(ctx, made, total)
+    made = logarithm(ctx, added(ctx, [(exponential(ctx, x), ONE) for x in both]))
+    if isinstance(one := plain(ctx), View):
+        ctx.side.alternative(made, one)  # as it is it lets maxima pass
+    return made
 
 
 @lowers("aten.sigmoid")

@@ -64,22 +64,23 @@ def apart(flat: View) -> View:
 
 def spans_of(side: Side, flat: View) -> tuple[Spans, bool]:
     """The pieces of a view of one dimension, which may be the view alone, and if they are local."""
+    alone = (Span(flat, 0, flat.shape[0]),), True
     note = side.notes.pieces.get(flat.base)
-    rows = 1 if note is None else prod(d.extent for dim in note.dims[: note.dim] for d in dim)
-    if note is None or rows * len(note.spans) > MOST:
-        return (Span(flat, 0, flat.shape[0]),), True
-    if flat.dims[0] != merge([d for dim in note.dims for d in dim]):
-        return (Span(flat, 0, flat.shape[0]),), True
-    inner = prod(prod(d.extent for d in dim) for dim in note.dims[note.dim + 1 :])
-    found: list[Span] = []
-    local = note.local
+    if note is None or flat.dims[0] != merge([d for dim in note.dims for d in dim]):
+        return alone
+    rows, inner = (
+        prod(d.extent for dim in dims for d in dim)
+        for dims in (note.dims[: note.dim], note.dims[note.dim + 1 :])
+    )
+    if rows > MOST:
+        return alone
     members = [(s, *spans_of(side, flattened(s.of.scaled(flat.scale)))) for s in note.spans]
+    found: list[Span] = []
     for row in range(rows):
-        for span, deeper, alike in members:
-            local = local and alike
+        for span, deeper, _ in members:
             start = row * span.of.shape[note.dim] + span.start
             found += taken(deeper, start * inner, span.size * inner)
-    return continued(side, found), local
+    return continued(side, found), note.local and all(alike for _, _, alike in members)
 
 
 def taken(spans: Sequence[Span], start: int, size: int) -> list[Span]:
