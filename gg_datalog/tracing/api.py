@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from gg_datalog.tracing.pair import Pair, paired
 from gg_datalog.tracing.private import tested_version
 from gg_datalog.tracing.program import Program
 from gg_datalog.tracing.rank import ROUTES, capture_rank
-from gg_datalog.tracing.record import SEQUENTIAL, RankRecord
+from gg_datalog.tracing.record import SEQUENTIAL, RankRecord, named
 from gg_datalog.tracing.world import can_fork, in_processes, in_turn
 
 Mode = Literal["dynamo", "eager"]
@@ -75,22 +74,17 @@ def capture(
     program = Program(build, make_inputs, backward, loss, step)
     original = Program(sequential or build, make_inputs, backward, loss, sequential_step or step)
 
-    def captured(route: str) -> list[RankRecord]:
-        tasks = [
-            ("the sequential program", partial(capture_rank, original, SEQUENTIAL, 1, route)),
-            *(
-                (f"rank {rank}", partial(capture_rank, program, rank, world_size, route))
-                for rank in chosen
-            ),
-        ]
-        with shared_folder():
-            return _captured(tasks, jobs, progress or (lambda text: None))
-
-    records = captured(mode)
-    if len({record.route for record in records}) > 1:  # results have other names on another route
-        why = [note for record in records if record.route != mode for note in record.notes]
-        again = captured("eager")
-        mode, records = "eager", [replace(one, notes=[*one.notes, *why]) for one in again]
+    programs = [(original, SEQUENTIAL, 1), *((program, rank, world_size) for rank in chosen)]
+    say = progress or (lambda text: None)
+    with shared_folder():
+        records = _captured(programs, mode, jobs, say)
+        if len({record.route for record in records}) > 1:
+            # Results have other names on another route, so all go where one has to.
+            mode = "eager"
+            late = [place for place, record in enumerate(records) if record.route != mode]
+            again = _captured([programs[place] for place in late], mode, jobs, say)
+            for place, record in zip(late, again, strict=True):
+                records[place] = record
     first, *others = records
     about = _about(mode, world_size, chosen, [first, *others])
     return paired(first, others, override, world_size, about)
@@ -117,10 +111,15 @@ def _check_functions(**given: Any) -> None:
 
 
 def _captured(
-    tasks: Sequence[tuple[str, Callable[[], RankRecord]]],
+    programs: Sequence[tuple[Program, int, int]],
+    route: str,
     jobs: int | None,
     progress: Callable[[str], None],
 ) -> list[RankRecord]:
+    """Each program on its rank of so many."""
+    tasks = [
+        (named(rank), partial(capture_rank, one, rank, size, route)) for one, rank, size in programs
+    ]
     workers = min(len(tasks), os.cpu_count() or 1) if jobs is None else jobs
     if workers < 1 or not can_fork():
         return in_turn(tasks, lambda who: progress(f"capturing {who}"))

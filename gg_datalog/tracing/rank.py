@@ -24,7 +24,7 @@ from gg_datalog.tracing.inputs import Input, program_inputs, with_samples
 from gg_datalog.tracing.objects import Awaited, objects_by_post
 from gg_datalog.tracing.private import FakeTensorMode, quiet, real_meshes, votes_by_objects
 from gg_datalog.tracing.program import Program
-from gg_datalog.tracing.record import SEQUENTIAL, InputRecord, RankRecord, result_of
+from gg_datalog.tracing.record import InputRecord, RankRecord, named, result_of
 from gg_datalog.tracing.refusal import Refused, refusal
 from gg_datalog.tracing.unmoved import storages_kept
 from gg_datalog.tracing.values import Computed, packed
@@ -36,7 +36,7 @@ ROUTES: dict[str, Callable[..., Traced]] = {"dynamo": trace_dynamo, "eager": tra
 
 def capture_rank(program: Program, rank: int, world_size: int, route: str) -> RankRecord:
     """The graph of one rank. ``rank`` is -1 for the sequential program, rank 0 of 1."""
-    who = "the sequential program" if rank == SEQUENTIAL else f"rank {rank}"
+    who = named(rank)
     doing = "building the program"
     started = perf_counter()
     try:
@@ -55,7 +55,8 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
                 inputs = program_inputs(module, args, kwargs, computed)
             inputs = with_samples(inputs, program, module, max(rank, 0), world_size)
             notes = []
-            if route == "dynamo" and (found := hooked(module)):
+            found = hooked(module)
+            if route == "dynamo" and found:
                 route, notes = "eager", [_taken_eager(found)]
             with quiet():
                 traced = ROUTES[route](program, module, args, kwargs, inputs, mode)

@@ -11,6 +11,11 @@ SEQUENTIAL = -1  # the rank of the sequential program
 Group = tuple[list[int], int]  # ranks, and the place among the groups of these ranks
 
 
+def named(rank: int) -> str:
+    """How messages call the program of that rank."""
+    return "the sequential program" if rank == SEQUENTIAL else f"rank {rank}"
+
+
 @dataclass(frozen=True)
 class InputRecord:
     """A placeholder: its node, what it is, and which part of the global tensor it holds.
@@ -73,4 +78,4 @@ class RankRecord:
     @property
     def who(self) -> str:
         """How messages name it."""
-        return "the sequential program" if self.rank < 0 else f"rank {self.rank}"
+        return named(self.rank)

@@ -119,6 +119,14 @@ def test_right_programs_refine(name: str) -> None:
     assert result.refines, str(result)
 
 
+@pytest.mark.parametrize("divided_by", [0.0, 4.0])
+def test_shards_of_few_rows_over_many_ranks(divided_by: float) -> None:
+    """Some ranks have nothing of a weight; gradients of eight ranks are divided by eight."""
+    build = frameworks.sharded(inner=5, mesh=(8,), divided_by=divided_by)
+    result = verify(captured(Case(build, world=8)), confirm=0, repairs=False)
+    assert result.refines is not bool(divided_by), str(result)
+
+
 def test_gradients_of_micro_batches_that_are_added_up_but_not_averaged() -> None:
     build = frameworks.pipelined(frameworks.ScheduleGPipe, scale_grads=False)
     wrong = captured(Case(build, frameworks.whole, trains=True))

@@ -49,7 +49,18 @@ STACKED = Case(
     "x: f32[4, 3]\na: f32[3, 3]\nb: f32[3, 3]\nv: f32[4, 6]\n"
     "return mul.Tensor(all_reduce(cat([mm(x, a), mm(x, b)], 1), 'sum', 'g'), v)",
 )
+COUNT = 70
+COLUMNS = [f"mm(t(x), slice.Tensor(y, 1, {k}, {k + 1}))" for k in range(COUNT)]
+MANY = Case(
+    "a bucket of many gradients",
+    f"x: f32[8, 3]\ny: f32[8, {COUNT}]\nreturn " + ", ".join(f"exp({column})" for column in COLUMNS),
+    f"x: f32[4, 3]\ny: f32[4, {COUNT}]\n"
+    + "b = all_reduce(cat([" + ", ".join(f"view({column}, [3])" for column in COLUMNS) + "]), 'sum', 'g')\n"
+    + "return " + ", ".join(f"exp(view(slice.Tensor(b, 0, {3 * k}, {3 * k + 3}), [3, 1]))" for k in range(COUNT)),
+)  # fmt: skip
 BUCKETS = (
+    MANY,
+    MANY.miss("one of them further", "b, 0, 6, 9", "b, 0, 7, 10", maps={"out", *(f"out_{k}" for k in range(1, COUNT) if k != 2)}),
     BUCKET,
     BUCKET.miss("one further", "b, 0, 5, 11", "b, 0, 4, 10", maps=("out_1",)),
     BUCKET.miss("not reduced", 'all_reduce(cat([h, view(g, [6])]), "sum", "g")', "cat([h, view(g, [6])])"),
