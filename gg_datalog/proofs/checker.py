@@ -180,9 +180,13 @@ def multiplied(a: Coefficient, b: Coefficient) -> Coefficient:
     return Coefficient(a.number * b.number, "".join(above), "".join(below))
 
 
-def opened(seq: Shape, dist: Shape, block: Block, by: str) -> tuple[Part, ...]:
-    """What an operator leaves open under `block`; refused where it may not be applied."""
+def opened(
+    seq: Shape, dist: Shape, block: Block, by: str, counts: Mapping[int, int] | None = None
+) -> tuple[Part, ...]:
+    """What an operator leaves open under `block`; refused where it may not be applied. Of labels of
+    the ranks only so many positions count."""
     parts: list[Part] = []
+    extents = {at: label.extent for at, label in enumerate(dist.labels)} | dict(counts or {})
     for at, label in enumerate(seq.labels):
         if label.kind not in FREE:
             mine = [run for run in block.runs if run.seq == at]
@@ -190,7 +194,7 @@ def opened(seq: Shape, dist: Shape, block: Block, by: str) -> tuple[Part, ...]:
             for run in mine:
                 beside = [other for other in block.runs if other.dist == run.dist]
                 alone = len(mine) == len(beside) == 1 and block.dist[run.dist] == 0
-                whole = (run.step, run.stride, n) == (1, 1, dist.labels[run.dist].extent)
+                whole = (run.step, run.stride, n) == (1, 1, extents[run.dist])
                 need(alone and whole, "the ranks reduce another range")
             fits = lo + n <= label.extent and (n == label.extent or label.kind != "whole")
             need(fits, "a dimension is not whole")
@@ -200,7 +204,7 @@ def opened(seq: Shape, dist: Shape, block: Block, by: str) -> tuple[Part, ...]:
         if label.kind not in FREE and label.extent > 1:
             other = "the ranks reduce something else"
             run = only((run for run in block.runs if run.dist == at), other)
-            whole = (run.n, run.stride, block.dist[at]) == (label.extent, 1, 0)
+            whole = (run.n, run.stride, block.dist[at]) == (extents[at], 1, 0)
             need(whole and seq.labels[run.seq].kind == label.kind, other)
     return tuple(parts)
 
@@ -457,8 +461,11 @@ class Checker:
         rows = self._as_it_is(sole(uses[:1]), mine, theirs, 0)
         block = merged([rows, self._ids(ids, dist, seq, 1)])
         need(rows.seq[label] == lo, "a rank has other rows of the table")
-        self._reads((o, read, ids.dist), (s, there, ids.seq), lo, dist.labels[k], seq.labels[label])
-        return Statement(d, t, ONE, opened(seq, dist, block, s), given(seq, dist, block))
+        n = next((run.n for run in rows.runs if run.seq == label), 1)
+        shard = range(lo, lo + n), dist.labels[k].extent
+        self._reads((o, read, ids.dist), (s, there, ids.seq), shard, seq.labels[label].extent)
+        parts = opened(seq, dist, block, s, {k: n})
+        return Statement(d, t, ONE, parts, given(seq, dist, block))
 
     def onehot_holds(self, by: Any, uses: Uses) -> Statement:
         """One-hot ids, of which a rank has some columns."""
@@ -466,10 +473,11 @@ class Checker:
         read, g, k, d = self.one("dist_onehot", o)
         there, f, label, t = self.one("seq_onehot", s)
         seq, dist = self.shape(f), self.shape(g)
-        columns = Run(label, 1, dist.labels[k].extent, k, 1)
-        rows = normal({label: lo}, {k: 0}, [columns])
+        table, extent = seq.labels[label].extent, dist.labels[k].extent
+        shard = range(lo, min(lo + extent, table))
+        rows = normal({label: lo}, {k: 0}, [Run(label, 1, len(shard), k, 1)])
         block = merged([rows, self._ids(ids, dist, seq, 0)])
-        self._reads((o, read, ids.dist), (s, there, ids.seq), lo, dist.labels[k], seq.labels[label])
+        self._reads((o, read, ids.dist), (s, there, ids.seq), (shard, extent), table)
         need(not opened(seq, dist, block, s), "one-hot ids leave nothing open")
         return Statement(d, t, ONE, (), given(seq, dist, block))
 
@@ -482,19 +490,20 @@ class Checker:
     def _ids(self, x: Statement, dist: Shape, seq: Shape, at: int) -> Block:
         return self._as_it_is(x, Operand(x.dist, "1", dist), Operand(x.seq, "1", seq), at)
 
-    def _reads(self, dist: Any, seq: Any, lo: int, shard: Label, table: Label) -> None:
+    def _reads(self, dist: Any, seq: Any, shard: tuple[range, int], size: int) -> None:
         """Two lookups, each (operator, what it reads, ids), read the same row for every id: the
-        rank row `id - lo` of its shard where the id lies there, and else a row that is hidden."""
-        n, size = shard.extent, table.extent
-        need(lo in range(size - n + 1), "a rank has other rows of the table")
-        for (op, rows, of), first, count in (dist, lo, n), (seq, 0, size):
+        rank row `id - lo` of the rows of its shard (`shard`: which they are of the table, and of
+        how many rows) where the id lies there, and else a row that is hidden."""
+        mine, extent = shard
+        need(mine and 0 <= mine.start and mine.stop <= size, "a rank has other rows of the table")
+        for (op, rows, of), own, there in (dist, mine, extent), (seq, range(size), size):
             masks = [self.column(mask, of, size) for (mask,) in self.all("lookup_masked", op)]
             hidden = map(any, zip(*masks, strict=True)) if masks else [False] * size
             for i, (row, hide) in enumerate(zip(self.column(rows, of, size), hidden, strict=True)):
-                inside = hide != (first <= i < first + count) and 0 <= row < count
-                right = inside and (hide or row == i - first)
-                if not right and (masks or row != i or i < count):  # ids lie in the table
-                    raise Refused(f"id {i} does not read row {i - first} of {count}")
+                inside = hide != (i in own) and 0 <= row < there
+                right = inside and (hide or row == i - own.start)
+                if not right and (masks or row != i or i < there):  # ids lie in the table
+                    raise Refused(f"id {i} does not read row {i - own.start} of {len(own)}")
 
     def _column(self, tensor: str, of: str, size: int) -> list[int]:
         """The value of an integer tensor for each id in [0, size) that `of` may hold."""
