@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from gg_datalog.extract import pieces
+from gg_datalog.extract.blanks import learn
 from gg_datalog.extract.dtypes import ring
 from gg_datalog.extract.labels import Letters, Naming, Space, space
 from gg_datalog.extract.notes import Cut, Notes
@@ -127,6 +128,7 @@ class Side:
         for base in gives:
             base.made = record
         into.append(record)
+        learn(self.notes, record)
 
     # ---- operators
     def operator(
