@@ -148,16 +148,33 @@ def _reduced(notes: Notes, record: Operator, name: str) -> None:
     gone = [k for k, label in enumerate(record.labels) if label.kind == name]
     shape = [label.extent for label in record.labels]
     value = 0 if name == "sum" else LOW
-    if len(gone) == 1 and blank.exact and blank.value == value:
-        if leaves_some(blank.halves, gone[0], shape):
-            base = record.gives[0][0]
-            notes.finite.add(base)
-            if name == "sum":
-                notes.positive.add(base)
+    if len(gone) != 1 or not blank.exact or blank.value != value:
+        return
+    base, some = record.gives[0][0], leaves_some(blank.halves, gone[0], shape)
+    if name == "sum":
+        notes.finite.add(base)
+    if some:
+        (notes.positive if name == "sum" else notes.finite).add(base)
+    else:
+        notes.spotted[base] = name
+
+
+def _together(notes: Notes, record: Sum) -> None:
+    """What blocks give together of which some hide all of a row: one is enough that does not."""
+    whole = notes.positive if record.kind == "sum" else notes.finite
+    inside = [term.base in whole for term in record.terms]
+    rest = [t for t, there in zip(record.terms, inside, strict=True) if not there]
+    spotted = all(notes.spotted.get(t.base) == record.kind for t in rest) and all(
+        map(_rises, record.terms)
+    )
+    if rest and spotted and any(inside):
+        whole.add(record.gives)
 
 
 def _added(notes: Notes, record: Sum) -> None:
     """A sum is -inf where one term is, and 0 where all are."""
+    if notes.spotted and record.kind in ("sum", "max"):
+        _together(notes, record)
     if record.kind != "sum" or not any(term.base in notes.blanks for term in record.terms):
         return
     found = [_term(notes, term) for term in record.terms]

@@ -183,6 +183,8 @@ class Notes:
     counted: dict[Base, Counted] = field(default_factory=dict)
     halves: dict[Base, Half] = field(default_factory=dict)  # of masks: where they are true
     blanks: dict[Base, Blank] = field(default_factory=dict)
+    # a "sum" of what is never less than 0, which may be 0, or a "max" that is finite or -inf
+    spotted: dict[Base, str] = field(default_factory=dict)
     permutations: set[Base] = field(default_factory=set)  # every position once
     truths: set[Base] = field(default_factory=set)  # true and false alone
     weighted: dict[Base, Weighted] = field(default_factory=dict)

@@ -37,6 +37,7 @@ RULES: Mapping[str, int] = {
     **{"related_input": 1, "operator_holds": 3, "alone_holds": 3, "sum_holds": 5},
     **{"seq_slice_holds": 1, "dist_slice_holds": 1, "seq_member_holds": 2, "dist_concat_holds": 2},
     **{"lookup_holds": 3, "onehot_holds": 3, "counted_range": 2},
+    **{"operator_closes": 3, "seq_bare": 1, "dist_bare": 1},
 }
 
 
@@ -86,12 +87,21 @@ class Label(NamedTuple):
     kind: str
 
 
+class Half(NamedTuple):
+    """Positions with `position(col) - position(row) >= least`, along labels (-1: position 0)."""
+
+    row: int
+    col: int
+    least: int
+
+
 class Shape(NamedTuple):
     """How dimensions carry labels: of each operand its digits, of each result its labels."""
 
     labels: list[Label]
     digits: dict[int, list[Digits]]
     results: dict[int, list[int]]
+    faded: Sequence[Half] = ()  # where nothing is added up
 
 
 class Operand(NamedTuple):
@@ -180,21 +190,60 @@ def multiplied(a: Coefficient, b: Coefficient) -> Coefficient:
     return Coefficient(a.number * b.number, "".join(above), "".join(below))
 
 
+def line(block: Block, label: int, on: int) -> tuple[range, int]:
+    """The sequential positions of a label, and where those of label `on` of the ranks, which is
+    paired with it, begin (-1: the label is position 0)."""
+    runs = [run for run in block.runs if (run.seq, run.dist) in ((label, on), (label, -1))]
+    beside = [run for run in block.runs if (run.seq == label) != (run.dist == on)]
+    need(len(runs) < 2 and not beside and (label in block.seq or label < 0), "other positions")
+    need(on in block.dist or on < 0, "other positions of the ranks")
+    need(all((run.step, run.stride) == (1, 1) for run in runs), "positions that are apart")
+    lo, n = block.seq.get(label, 0), runs[0].n if runs else 1
+    return range(lo, lo + n), block.dist.get(on, 0)
+
+
+def of_seq(block: Block, label: int) -> range:
+    """The sequential positions of a label."""
+    run = next((run for run in block.runs if run.seq == label), None)
+    return line(block, label, -1 if run is None else run.dist)[0]
+
+
+def fades(shape: Shape, block: Block, label: int) -> bool:
+    """Does an operator add up nothing of a label beside the positions that the block has?"""
+    at = of_seq(block, label)
+    behind = at.stop == shape.labels[label].extent
+    before = at.start == 0
+    for row, col, least in shape.faded:
+        if col == label:
+            behind |= at.stop - (of_seq(block, row)[-1] if row >= 0 else 0) >= least
+        if row == label:
+            before |= (of_seq(block, col)[0] if col >= 0 else 0) - at.start + 1 >= least
+    return behind and before
+
+
 def opened(
     seq: Shape, dist: Shape, block: Block, by: str, counts: Mapping[int, int] | None = None
 ) -> tuple[Part, ...]:
     """What an operator leaves open under `block`; refused where it may not be applied. Of labels of
     the ranks only so many positions count."""
     parts: list[Part] = []
-    extents = {at: label.extent for at, label in enumerate(dist.labels)} | dict(counts or {})
+    extents = {at: (0, label.extent) for at, label in enumerate(dist.labels)}
+    extents |= {at: (0, n) for at, n in (counts or {}).items()}
+    other = block.turned()
+    for at in {k for half in dist.faded for k in half[:2]}:
+        reduced = at >= 0 and dist.labels[at].kind not in FREE
+        if reduced and at in other.seq and fades(dist, other, at):
+            there = of_seq(other, at)
+            extents[at] = there.start, len(there)
     for at, label in enumerate(seq.labels):
         if label.kind not in FREE:
             mine = [run for run in block.runs if run.seq == at]
             lo, n = block.seq[at], mine[0].n if mine else 1
             for run in mine:
                 beside = [other for other in block.runs if other.dist == run.dist]
-                alone = len(mine) == len(beside) == 1 and block.dist[run.dist] == 0
-                whole = (run.step, run.stride, n) == (1, 1, extents[run.dist])
+                alone = len(mine) == len(beside) == 1
+                there = block.dist[run.dist], n
+                whole = (run.step, run.stride, there) == (1, 1, extents[run.dist])
                 need(alone and whole, "the ranks reduce another range")
             fits = lo + n <= label.extent and (n == label.extent or label.kind != "whole")
             need(fits, "a dimension is not whole")
@@ -204,7 +253,7 @@ def opened(
         if label.kind not in FREE and label.extent > 1:
             other = "the ranks reduce something else"
             run = only((run for run in block.runs if run.dist == at), other)
-            whole = (run.n, run.stride, block.dist[at]) == (extents[at], 1, 0)
+            whole = (run.stride, (block.dist[at], run.n)) == (1, extents[at])
             need(whole and seq.labels[run.seq].kind == label.kind, other)
     return tuple(parts)
 
@@ -278,7 +327,8 @@ class Checker:
 
     def _shape(self, name: str) -> Shape:
         labels = [Label(*row[1:]) for row in self.all("label_of", name)]
-        found = Shape(labels, defaultdict(list), {})
+        faded = [Half(*row) for row in self.all("label_fades", name)]
+        found = Shape(labels, defaultdict(list), {}, faded)
         for at, dim, _ in self.all("digit_count", name):
             found.digits[at].append([])
             weight = 1
@@ -340,11 +390,67 @@ class Checker:
         (same, g), (signed, f) = self.one("dist_operator", o), self.one("seq_operator", s)
         need(same == signed, "the operators differ")
         dist = [Operand(of, scale, self.shape(g)) for _, of, scale in self.all("operand_of", o)]
-        seen = self._operands(s, dist, uses)
+        seen = self._operands(s, dist, uses, o)
         seq = self.shape(f)
         parts = opened(seq, self.shape(g), seen.block, s) + seen.parts
         block, (d,) = given(seq, self.shape(g), seen.block, at), self.one("result_of", o, at)
         return Statement(d, self.one("result_of", s, at)[0], seen.times, parts, block)
+
+    def operator_closes(self, by: Any, uses: Uses) -> Statement:
+        """The same where what is left open adds nothing: the sequential operator has zeros there,
+        or -inf where it takes the maximum."""
+        o, s, _ = by
+        found, (_, f) = self.operator_holds(by, uses), self.one("seq_operator", s)
+        dist = [
+            Operand(of, scale, self.shape(self.one("dist_operator", o)[1]))
+            for _, of, scale in self.all("operand_of", o)
+        ]
+        seen, seq = self._operands(s, dist, uses, o), self.shape(f)
+        own = [
+            part.axis[0][1] for part in found.parts if part.axis[0][0] == s and len(part.axis) == 1
+        ]
+        need(own and all(fades(seq, seen.block, k) for k in own), "something is left open")
+        return found._replace(parts=found.parts[len(own) :])
+
+    def seq_bare(self, by: Any, uses: Uses) -> Statement:
+        """What holds an operand holds what is left of it where a mask hides nothing."""
+        x, (s,) = sole(uses), by
+        (f,), (of, scale) = self.one("seq_operator", s)[1:], self.one("operand_of", s, 0)
+        seq, dist = Operand(of, scale, self.shape(f)), self.own("dist", x.dist)
+        times, parts, block = self.seen([x], dist, seq)
+        need(not parts and not self._hidden(s, block), "the mask hides some of it")
+        (t,) = self.one("result_of", s, 0)
+        return Statement(x.dist, t, times, (), given(seq.shape, dist.shape, block))
+
+    def dist_bare(self, by: Any, uses: Uses) -> Statement:
+        """What is left of an operand on the ranks, where a mask hides nothing, holds what that
+        holds."""
+        x, (o,) = sole(uses), by
+        (g,), (of, scale) = self.one("dist_operator", o)[1:], self.one("operand_of", o, 0)
+        seq, dist = self.own("seq", x.seq), Operand(of, scale, self.shape(g))
+        times, parts, block = self.seen([x], dist, seq)
+        need(not parts and not self._hidden(o, block.turned()), "the mask hides some of it")
+        (d,) = self.one("result_of", o, 0)
+        return Statement(d, x.seq, times, (), given(seq.shape, dist.shape, block))
+
+    def _hidden(self, by: str, block: Block) -> bool:
+        """Does the mask of an operator hide something of a block?"""
+        row, col, least = self.one("hidden_by", by)
+        rows, cols = (of_seq(block, k) if k >= 0 else range(1) for k in (row, col))
+        return cols[-1] - rows[0] >= int(least)
+
+    def _masks_alike(self, o: str, s: str, at: int, block: Block) -> None:
+        """Masks of both sides compare positions, and are the same on a block."""
+        mine, theirs = (Half(*self.one("operand_half", by, at)) for by in (o, s))
+        (rows, down), (cols, across) = (
+            line(block, label, on) for label, on in ((theirs.row, mine.row), (theirs.col, mine.col))
+        )
+        far, near = cols.start - rows.start, across - down
+        alike = theirs.least - far == mine.least - near
+        within = len(rows) - 1, len(cols) - 1
+        true = [x - within[0] >= k for x, k in ((far, theirs.least), (near, mine.least))]
+        false = [x + within[1] < k for x, k in ((far, theirs.least), (near, mine.least))]
+        need(alike or all(true) or all(false), "the masks differ")
 
     def alone_holds(self, by: Any, uses: Uses) -> Statement:
         """Of what a sequential sum adds up the ranks have a tensor of one position: a part."""
@@ -357,13 +463,16 @@ class Checker:
         block, (t,) = given(seq, dist.shape, seen.block, at), self.one("result_of", s, at)
         return Statement(dist.tensor, t, seen.times, parts + seen.parts, block)
 
-    def _operands(self, s: str, dist: Sequence[Operand], uses: Uses) -> Seen:
+    def _operands(self, s: str, dist: Sequence[Operand], uses: Uses, o: str = "") -> Seen:
         """What operands are together of those of a sequential operator: at most one of them is
-        scaled or open, and the operator lets that pass."""
+        scaled or open, and the operator lets that pass. Of a mask that compares positions (of
+        operator `o` as well) nothing has to be said."""
         (signed, f), theirs = self.one("seq_operator", s), self.all("operand_of", s)
         need(len(dist) == len(theirs) == len(uses), "operands are missing, or there are too many")
         times, left, views = ONE, tuple[Part, ...](), list[Block]()
         for ours, (i, of, scale), used in zip(dist, theirs, uses, strict=True):
+            if not used:
+                continue
             found = self.seen(used, ours, Operand(of, scale, self.shape(f)), i)
             views.append(found.block)
             if found.times != ONE or found.parts:
@@ -376,7 +485,11 @@ class Checker:
                 need(passes, "the operator does not let pass what is scaled or open")
                 times = found.times
                 left = tuple(part._replace(axis=((s, i), *part.axis)) for part in found.parts)
-        return Seen(times, left, merged(views))
+        whole = merged(views)
+        for at, used in enumerate(uses):
+            if not used:
+                self._masks_alike(o, s, at, whole)
+        return Seen(times, left, whole)
 
     def sum_holds(self, by: Any, uses: Uses) -> Statement:
         """A sum over the ranks, term by term, of the terms of a sequential one or of one tensor."""
