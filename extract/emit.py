@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from gg_datalog.extract.flatten import flat_sums, uses
 from gg_datalog.extract.blanks import fades, operand_half
+from gg_datalog.extract.flatten import flat_sums, uses
 from gg_datalog.extract.halves import Half
 from gg_datalog.extract.notes import Counted
 from gg_datalog.extract.records import Concat, DigitMap, Label, Lookup, OneHot, Operator, Slice, Sum

@@ -10,9 +10,9 @@ from gg_datalog.extract.context import Context, Unsupported, Value, in_type, low
 from gg_datalog.extract.dtypes import (
     valued,
 )
+from gg_datalog.extract.halves import Half, over_base, seen_as
 from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_math import integer_pair, kinds
-from gg_datalog.extract.halves import Half, over_base, seen_as
 from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.lower_positions import counted
 from gg_datalog.extract.notes import Cleared

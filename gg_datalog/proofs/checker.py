@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, partial
 from itertools import groupby, pairwise
@@ -37,7 +37,7 @@ RULES: Mapping[str, int] = {
     **{"related_input": 1, "operator_holds": 3, "alone_holds": 3, "sum_holds": 5},
     **{"seq_slice_holds": 1, "dist_slice_holds": 1, "seq_member_holds": 2, "dist_concat_holds": 2},
     **{"lookup_holds": 3, "onehot_holds": 3, "counted_range": 2},
-    **{"operator_closes": 3, "seq_bare": 1, "dist_bare": 1},
+    **{"part_closes": 1, "seq_bare": 1, "dist_bare": 1},
 }
 
 
@@ -208,16 +208,16 @@ def of_seq(block: Block, label: int) -> range:
     return line(block, label, -1 if run is None else run.dist)[0]
 
 
-def fades(shape: Shape, block: Block, label: int) -> bool:
-    """Does an operator add up nothing of a label beside the positions that the block has?"""
-    at = of_seq(block, label)
+def fades(shape: Shape, label: int, at: range, where: Callable[[int], range]) -> bool:
+    """Does an operator add up nothing of a label beside these positions? `where`: the positions of
+    its other labels."""
     behind = at.stop == shape.labels[label].extent
     before = at.start == 0
     for row, col, least in shape.faded:
         if col == label:
-            behind |= at.stop - (of_seq(block, row)[-1] if row >= 0 else 0) >= least
+            behind |= at.stop - (where(row)[-1] if row >= 0 else 0) >= least
         if row == label:
-            before |= (of_seq(block, col)[0] if col >= 0 else 0) - at.start + 1 >= least
+            before |= (where(col)[0] if col >= 0 else 0) - at.start + 1 >= least
     return behind and before
 
 
@@ -231,10 +231,10 @@ def opened(
     extents |= {at: (0, n) for at, n in (counts or {}).items()}
     other = block.turned()
     for at in {k for half in dist.faded for k in half[:2]}:
-        reduced = at >= 0 and dist.labels[at].kind not in FREE
-        if reduced and at in other.seq and fades(dist, other, at):
+        if at >= 0 and dist.labels[at].kind not in FREE and at in other.seq:
             there = of_seq(other, at)
-            extents[at] = there.start, len(there)
+            if fades(dist, at, there, partial(of_seq, other)):
+                extents[at] = there.start, len(there)
     for at, label in enumerate(seq.labels):
         if label.kind not in FREE:
             mine = [run for run in block.runs if run.seq == at]
@@ -396,21 +396,21 @@ class Checker:
         block, (d,) = given(seq, self.shape(g), seen.block, at), self.one("result_of", o, at)
         return Statement(d, self.one("result_of", s, at)[0], seen.times, parts, block)
 
-    def operator_closes(self, by: Any, uses: Uses) -> Statement:
-        """The same where what is left open adds nothing: the sequential operator has zeros there,
-        or -inf where it takes the maximum."""
-        o, s, _ = by
-        found, (_, f) = self.operator_holds(by, uses), self.one("seq_operator", s)
-        dist = [
-            Operand(of, scale, self.shape(self.one("dist_operator", o)[1]))
-            for _, of, scale in self.all("operand_of", o)
-        ]
-        seen, seq = self._operands(s, dist, uses, o), self.shape(f)
-        own = [
-            part.axis[0][1] for part in found.parts if part.axis[0][0] == s and len(part.axis) == 1
-        ]
-        need(own and all(fades(seq, seen.block, k) for k in own), "something is left open")
-        return found._replace(parts=found.parts[len(own) :])
+    def part_closes(self, by: Any, uses: Uses) -> Statement:
+        """A part of what an operator adds up is all of it, where what is left adds nothing."""
+        x, (s,) = sole(uses), by
+        need(self.one("result_of", s, 0) == (x.seq,) and x.parts, "the part is of something else")
+        first, *rest = x.parts
+        seq = self.shape(self.one("seq_operator", s)[1])
+        ((of, label),) = first.axis
+        need(of == s, "the part is of something else")
+        own = {own: dim for dim, own in enumerate(seq.results[0])}
+        there = range(first.lo, first.lo + first.n)
+        need(
+            fades(seq, label, there, lambda k: of_seq(x.block, own[k])),
+            "what is left out adds something",
+        )
+        return x._replace(parts=tuple(rest))
 
     def seq_bare(self, by: Any, uses: Uses) -> Statement:
         """What holds an operand holds what is left of it where a mask hides nothing."""
@@ -608,7 +608,7 @@ class Checker:
         rank row `id - lo` of the rows of its shard (`shard`: which they are of the table, and of
         how many rows) where the id lies there, and else a row that is hidden."""
         mine, extent = shard
-        need(mine and 0 <= mine.start and mine.stop <= size, "a rank has other rows of the table")
+        need(mine and mine.start >= 0 and mine.stop <= size, "a rank has other rows of the table")
         for (op, rows, of), own, there in (dist, mine, extent), (seq, range(size), size):
             masks = [self.column(mask, of, size) for (mask,) in self.all("lookup_masked", op)]
             hidden = map(any, zip(*masks, strict=True)) if masks else [False] * size

@@ -158,8 +158,6 @@ def _operators(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
                     found.append(())
             for uses in product(*operands):
                 yield Derivation("operator_holds", (o, s, place), uses)
-                if facts.all("label_fades", facts.one("seq_operator", s)[1]):
-                    yield Derivation("operator_closes", (o, s, place), uses)
 
 
 def _groups(found: Sequence[Statement]) -> list[tuple[Statement, ...]]:
@@ -196,6 +194,14 @@ def _bare(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
                 pair = (wanted.dist, of) if side == "seq" else (of, wanted.seq)
                 for x in known.between(*pair):
                     yield Derivation(f"{side}_bare", (by,), ((x,),))
+
+
+def _closings(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for s, _, _ in known.givers("result_of", wanted.seq):
+        for _, f in known.facts.all("seq_operator", s):
+            if known.facts.all("label_fades", f):
+                for x in known.between(wanted.dist, wanted.seq):
+                    yield Derivation("part_closes", (s,), ((x,),))
 
 
 def _alone(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
@@ -366,6 +372,6 @@ def _read(facts: Checker, side: str, by: str) -> list[str]:
 
 Finder = Callable[[Derivations, Statement], Iterator[Derivation]]
 FINDERS: tuple[Finder, ...] = (
-    *(_inputs, _counting, _operators, _bare, _alone, _sums, _seq_slices, _dist_slices),
+    *(_inputs, _counting, _operators, _bare, _closings, _alone, _sums, _seq_slices, _dist_slices),
     *(_seq_members, _dist_concats, _lookups, _onehots),
 )
