@@ -60,6 +60,7 @@ class Side:
     told: frozenset[int] | None = None
     samples: tuple[tuple[int, int], ...] = ()  # between what integers lie that were tried
     exponentials: bool = False  # does some program write exponentials out?
+    bounds: bool = False  # does the sequential program keep numbers above others?
     mesh: bool = False  # are tensors cut in more than one way?
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
     spread: dict[Base, Sum] = field(default_factory=dict)  # multiples of sums, term by term

@@ -221,20 +221,25 @@ def fades(shape: Shape, label: int, at: range, where: Callable[[int], range]) ->
     return behind and before
 
 
-def opened(
-    seq: Shape, dist: Shape, block: Block, by: str, counts: Mapping[int, int] | None = None
-) -> tuple[Part, ...]:
-    """What an operator leaves open under `block`; refused where it may not be applied. Of labels of
-    the ranks only so many positions count."""
-    parts: list[Part] = []
+def counting(dist: Shape, block: Block) -> dict[int, tuple[int, int]]:
+    """Per label of the ranks the positions (first, how many) that count."""
     extents = {at: (0, label.extent) for at, label in enumerate(dist.labels)}
-    extents |= {at: (0, n) for at, n in (counts or {}).items()}
     other = block.turned()
     for at in {k for half in dist.faded for k in half[:2]}:
         if at >= 0 and dist.labels[at].kind not in FREE and at in other.seq:
             there = of_seq(other, at)
             if fades(dist, at, there, partial(of_seq, other)):
                 extents[at] = there.start, len(there)
+    return extents
+
+
+def opened(
+    seq: Shape, dist: Shape, block: Block, by: str, counts: Mapping[int, int] | None = None
+) -> tuple[Part, ...]:
+    """What an operator leaves open under `block`; refused where it may not be applied. Of labels of
+    the ranks only so many positions count."""
+    parts: list[Part] = []
+    extents = counting(dist, block) | {at: (0, n) for at, n in (counts or {}).items()}
     for at, label in enumerate(seq.labels):
         if label.kind not in FREE:
             mine = [run for run in block.runs if run.seq == at]
@@ -242,8 +247,8 @@ def opened(
             for run in mine:
                 beside = [other for other in block.runs if other.dist == run.dist]
                 alone = len(mine) == len(beside) == 1
-                there = block.dist[run.dist], n
-                whole = (run.step, run.stride, there) == (1, 1, extents[run.dist])
+                at_dist = block.dist[run.dist], n
+                whole = (run.step, run.stride) == (1, 1) and at_dist == extents[run.dist]
                 need(alone and whole, "the ranks reduce another range")
             fits = lo + n <= label.extent and (n == label.extent or label.kind != "whole")
             need(fits, "a dimension is not whole")
@@ -252,6 +257,11 @@ def opened(
     for at, label in enumerate(dist.labels):
         if label.kind not in FREE and label.extent > 1:
             other = "the ranks reduce something else"
+            if (block.dist.get(at), 1) == extents[at]:  # (of one position no run is told)
+                told = {run.seq for run in block.runs}
+                alike = (x.factor == label.factor for k, x in enumerate(seq.labels) if k not in told)
+                need(sum(alike) == 1 and not any(run.dist == at for run in block.runs), other)
+                continue
             run = only((run for run in block.runs if run.dist == at), other)
             whole = (run.stride, (block.dist[at], run.n)) == (1, extents[at])
             need(whole and seq.labels[run.seq].kind == label.kind, other)

@@ -165,7 +165,20 @@ LOWER = PADDED.replace(
     "arange.start(3 * rank, 3 * rank + 3)\npad: b[3] = ge.Scalar(rows, 5)",
     "arange(3)\npad: b[3] = lt.Scalar(rows, 1 - rank)",
 )
+ONE = {
+    "x": [
+        row(0, "x", seq_box=[[0, 3], [0, 4]]),
+        row(1, "x", seq_box=[[3, 4], [0, 4]], dist_box=[[0, 1], [0, 4]]),
+    ]
+}
 TOTALS = (
+    ADDED.but(
+        "one row that counts",
+        seq=ADDED.seq.replace("f32[5, 4]", "f32[4, 4]"),
+        dist=ADDED.dist.replace(", 5)", ", 4)"),
+        relate=ONE,
+        maps=None,
+    ),
     ADDED,
     ADDED.but("padding in front", dist=LOWER.format("sum.dim_IntList", "0", "sum"), relate=FRONT, maps=None),
     ADDED.but("padding in front, masked behind", relate=FRONT),
