@@ -74,10 +74,35 @@ def build_sides(files: CaseFiles, operators: Sequence[Path], progress: Progress)
         if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
             side.told = _integers_about(graphs.values(), others)
             side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
+        if name == "dist":
+            _ids_between(rows, worlds)
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
     say("writing facts")
     tables = _tables(_emit(case, rows, worlds, table, notes))
     return Built(case, worlds, tables, table)
+
+
+def _ids_between(rows: Sequence[Row], worlds: Mapping[str, World]) -> None:
+    """What the sequential program looks up lies inside of its tables, on the ranks as well: where
+    every element of a rank's input is one of them."""
+    seq = worlds["seq"].contexts[0]
+    for rank, ctx in worlds["dist"].contexts.items():
+        boxes: dict[str, set[Row]] = {}
+        for row in rows:
+            if row.rank == rank:
+                boxes.setdefault(row.dist, set()).add(row)
+        for name, mine in boxes.items():
+            shape = ctx.graph.nodes[name].shape or ()
+            whole = {row for row in mine if row.dist_box == tuple((0, e) for e in shape)}
+            ids = [_looked_up(seq, row.seq) for row in whole]
+            known = [ends for ends in ids if ends is not None]
+            if known:
+                ctx.ids[name] = known[0]
+
+
+def _looked_up(seq: Context, name: str) -> tuple[int, int] | None:
+    view = seq.source_of(name)
+    return seq.side.notes.ids.get(view.base) if isinstance(view, View) else None
 
 
 def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[int]:

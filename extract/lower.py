@@ -246,6 +246,8 @@ def _source(ctx: Context, node: Node) -> Value:
     kind = "input" if node.name in ctx.related else "opaque"
     view = ctx.side.source([int(e) for e in shape], kind)
     view.base.dtype = node.dtype or ""
+    if node.name in ctx.ids:
+        ctx.side.notes.ids[view.base] = ctx.ids[node.name]
     if kind == "opaque":
         _note_opaque(ctx, node, "no input relation speaks of it")
     return view
