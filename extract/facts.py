@@ -68,6 +68,8 @@ def build_sides(files: CaseFiles, operators: Sequence[Path], progress: Progress)
         worlds[name] = _world(name, graphs, case, rows, table, notes)
         side = worlds[name].contexts[min(graphs)].side
         side.exponentials = exponentials
+        if name == "dist":
+            side.others = worlds["seq"].contexts[0].side.widths or None
         others = list(case.dist.values()) if name == "seq" else [case.seq]
         if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
             side.told = _integers_about(graphs.values(), others)

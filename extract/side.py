@@ -60,6 +60,10 @@ class Side:
     samples: tuple[tuple[int, int], ...] = ()  # between what integers lie that were tried
     exponentials: bool = False  # does some program write exponentials out?
     mesh: bool = False  # are tensors cut in more than one way?
+    # member by member: the widths of what products are put together from, and of those of the other
+    # side (None: not known yet, or there are none)
+    widths: set[tuple[int, ...]] = field(default_factory=set)
+    others: set[tuple[int, ...]] | None = None
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
     spread: dict[Base, Sum] = field(default_factory=dict)  # multiples of sums, term by term
     integers: IntegerFacts = field(default_factory=IntegerFacts)
