@@ -172,6 +172,11 @@ def widest(array: Array) -> Array:
     return array.astype(np.int64) if array.dtype.kind in "iu" else array
 
 
+def counted(array: Array) -> Array:
+    """A term of a sum: a truth value that was cast to an integer is 0 or 1."""
+    return array.astype(np.int64) if array.dtype.kind == "b" else widest(array)
+
+
 def wrapped(array: Array, dtype: str) -> Array:
     """In the type of the node that holds it: integers modulo their width."""
     if dtype not in INTEGERS or array.dtype == numpy_type(dtype) or not np.isfinite(array).all():
@@ -275,7 +280,7 @@ class Evaluator:
         if isinstance(made, Operator):
             return self._operator(made, base, limits)
         if isinstance(made, Sum):
-            terms = [widest(self.view(t, limits)) for t in made.terms]
+            terms = [counted(self.view(t, limits)) for t in made.terms]
             total = terms[0]
             for term in terms[1:]:
                 total = _JOIN[made.kind](total, term)
