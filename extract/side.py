@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import groupby
 from math import prod
 from typing import Any
 
@@ -461,15 +462,25 @@ class Side:
     def opaque_concat(
         self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
     ) -> View | None:
-        """Views one after the other, some of which repeat: an operator that needs them whole."""
+        """Views one after the other, some of which repeat: an operator that needs them whole. What
+        lies between zeros is put together first, in however many pieces it came."""
         if any(v.base.ring for v in views):  # what is no number yet
             return None
-        signature, given, out, created = _as_opaque(views, dim)
+        signature, given, out, created = _as_opaque(self._between_zeros(views, dim, local), dim)
         made = self.operator(signature, given, [out], _whole, created)
         if made is None:
             return None
         self._note_pieces(made[0].base, made[0].dims, dim, spans or _as_spans(views, dim), local)
         return made[0]
+
+    def _between_zeros(self, views: list[View], dim: int, local: bool) -> list[View]:
+        """Views with those in one where they follow each other without zeros between them."""
+        found: list[View] = []
+        for zero, run in groupby(views, key=self.is_zero):
+            row = list(run)
+            made = None if zero else self.plain_concat(row, dim, local)
+            found += row if made is None else [made]
+        return found
 
     def as_opaque(self, joined: View, views: Sequence[View], dim: int) -> None:
         """Notes a concatenation as the operator that it is where a member is repeated along a
