@@ -281,6 +281,9 @@ class SideEmitter:
                 cat.dim,
                 start,
             )
+        if cat.other:
+            self.out.add("alternative", cat.name)
+            return
         self._needs(cat.name, cat.gives, [v for v, _ in cat.members], cat)
 
     def _lookup(self, found: Lookup) -> None:

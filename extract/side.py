@@ -451,6 +451,7 @@ class Side:
                 offset += v.shape[dim]
             record = Concat(base.name, rows, kept.index(dim), base, local)
             self._made(record, [base], self.concats)
+            self._also_flat(record)
             self._numbered[key] = base
             back = common.inverse()
             noted = [s._replace(of=s.of.scaled(back)) for s in spans]
@@ -458,6 +459,17 @@ class Side:
                 base, _dims_of(shape, base), dim, noted or _as_spans(members, dim), local
             )
         return View(base, _dims_of(shape, base)).scaled(common)
+
+    def _also_flat(self, made: Concat) -> None:
+        """Notes a rank's concatenation of concatenations along the same dimension as one of all their
+        members, which may lie at equal steps: a cache that one head after the other is put into."""
+        members = pieces.members_of(made, pieces.MOST)
+        if self.name != "dist" or not made.local or len(members) == len(made.members):
+            return
+        record = Concat(f"{made.name}?flat", members, made.dim, made.gives, True, other=True)
+        record.target, record.node, record.rank = made.target, made.node, made.rank
+        made.gives.needs += [view.base for view, _ in members]
+        self.concats.append(record)
 
     def opaque_concat(
         self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
