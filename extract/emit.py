@@ -359,6 +359,8 @@ def write_sides(
             out.add("random_draw", signature)
         if "sum" in present:
             out.add("plain_sum", "sum")
+        for name in sorted({"max", "min"} & set(present)):
+            out.add("plain_extremum", name)
         for signature, place, kind in sorted(side.passes):
             if signature in present:
                 out.add("lets_pass", signature, present[signature].index(place), kind)

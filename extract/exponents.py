@@ -254,6 +254,8 @@ def also_sum(ctx: Context, made: View, terms: Sequence[View], known: bool = True
     found = tuple(r.scaled(by) for r in rows if r is not None)
     if known and not _made_of(ctx, found, made.base):
         ctx.side.notes.summed.setdefault(made.base, found)
+    if len(found) == 1:
+        ctx.side.alternative(identity(made.base), found[0])
     ctx.side.other_sum(made.base, found)
 
 

@@ -257,10 +257,9 @@ def projected(f: Fuzzer, x: Tensor) -> None:
         return [at.call("matmul", whole, at[2])]
 
     total = x.shape[-1] + other.shape[-1]
-    rule = Rule(
-        [dims, second, "wo"], [dims[:-1] + "o"], dims[-1] + "mw", {0: ("sum",), 1: ("sum",)},
-        ("sum",), extents={"w": total, "o": width},
-    )  # fmt: skip
+    whole, out = dims[-1] + "mw", dims[:-1] + "o"
+    extents = {"w": total, "o": width}
+    rule = Rule([dims, second, "wo"], [out], whole, together=("sum",), extents=extents)
     f.apply([x, other, New()], rule, emit)
 
 

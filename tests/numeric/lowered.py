@@ -21,7 +21,7 @@ from gg_datalog.extract.case import Case, CaseFiles, load_case
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
 from gg_datalog.extract.emit import lead_orders, live_bases
-from gg_datalog.extract.facts import _emit, _table, _world
+from gg_datalog.extract.facts import _emit, _table, lowered
 from gg_datalog.extract.flatten import uses
 from gg_datalog.extract.records import Concat, Label, Lookup, OneHot, Operator, Slice, Sum
 from gg_datalog.extract.relations import input_rows
@@ -89,12 +89,12 @@ def extract(files: CaseFiles) -> Extracted:
     table, case = builtin_table(), load_case(files)
     rows = input_rows(case)
     notes = Notes(warnings=case.warnings)
-    worlds = {}
-    for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
-        worlds[name] = _world(name, graphs, case, rows, table, notes)
-        for ctx in worlds[name].contexts.values():
+
+    def prepare(world: World) -> None:
+        for ctx in world.contexts.values():
             ctx.values = Recorded(ctx)
-        worlds[name].run()
+
+    worlds = lowered(case, rows, table, notes, lambda text: None, prepare)
     return Extracted(case, worlds, _emit(case, rows, worlds, table, notes).rows)
 
 
