@@ -358,7 +358,7 @@ class Side:
             if start % inner == 0 and size % inner == 0:
                 kept = (Digit(-1, size // inner, 1),) if size > inner else ()
                 return _with_dim(view, dim, (*kept, *digits[1:]))
-        found = sliced(self, view, dim, start, size) or self._member(view, dim, start, size)
+        found = self._member(view, dim, start, size) or sliced(self, view, dim, start, size)
         return found or self.plain_slice(view, dim, start, size)
 
     def plain_slice(self, view: View, dim: int, start: int, size: int) -> View | None:

@@ -128,6 +128,8 @@ def summed_up(f: Layouts, x: Tensor, axis: int) -> Tensor:
         starts = [min(s, 1) for s in starts]
     form, least = f.rng.choice(["cat", "scatter", "backward"]), f.chance(0.25)
     form = "cat" if least else form
+    if least:
+        f.beyond("a maximum of what is less than all but for a piece")
     extent = sum(sizes)
 
     def emit(at: Site) -> Ref:
@@ -178,6 +180,8 @@ def logarithms(f: Fuzzer, x: Tensor) -> None:
     at_ = f.rng.randrange(len(dims))
     forms = [f.rng.choice(["plain", "stable", "merged", "op"]) for _ in range(2)]
     lost = f.wrong(0.5, "a block is left out")
+    if forms[True] == "merged" != forms[False]:
+        f.beyond("blocks of the sequential program alone")
 
     def emit(at: Site) -> Sequence[Ref]:
         return [_logsumexp(at, at[0], at_, forms[at.seq], lost and not at.seq)]
