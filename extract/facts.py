@@ -61,21 +61,38 @@ def build_sides(files: CaseFiles, operators: Sequence[Path], progress: Progress)
     notes = Notes(warnings=case.warnings)
     for kind, text in case.notes:
         notes.assume(kind, text)
-    worlds = {}
+    worlds = lowered(case, rows, table, notes, say)
+    say("writing facts")
+    tables = _tables(_emit(case, rows, worlds, table, notes))
+    return Built(case, worlds, tables, table)
+
+
+def lowered(
+    case: Case,
+    rows: Sequence[Row],
+    table: Table,
+    notes: Notes,
+    say: Callable[[str], None],
+    prepare: Callable[[World], None] = lambda world: None,
+) -> dict[str, World]:
+    """Both sides, lowered: the sequential one first, of which the other one knows what it contracts.
+    ``prepare`` is shown each before it is lowered."""
+    worlds: dict[str, World] = {}
     exponentials = any(map(_has_exponentials, (case.seq, *case.dist.values())))
     for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
         say("lowering the " + ("sequential graph" if name == "seq" else f"{len(graphs)} ranks"))
         worlds[name] = _world(name, graphs, case, rows, table, notes)
         side = worlds[name].contexts[min(graphs)].side
         side.exponentials = exponentials
+        if name == "dist":
+            side.others = worlds["seq"].contexts[0].side.widths or None
         others = list(case.dist.values()) if name == "seq" else [case.seq]
         if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
             side.told = _integers_about(graphs.values(), others)
             side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
+        prepare(worlds[name])
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
-    say("writing facts")
-    tables = _tables(_emit(case, rows, worlds, table, notes))
-    return Built(case, worlds, tables, table)
+    return worlds
 
 
 def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[int]:

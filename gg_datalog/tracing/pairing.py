@@ -191,7 +191,7 @@ def _guessed(
     found: Related,
 ) -> Iterator[Json]:
     """By name and shape: equal shapes are replicas, one smaller dimension is a shard."""
-    guess = _guess(ours, one, record.rank, world_size)
+    guess = _guess(ours, one, record, world_size)
     theirs, mine = told(one), told(ours)
     if theirs is not None and mine is not None:
         expected = guess[0] if guess is not None else None
@@ -218,7 +218,7 @@ def told(record: InputRecord) -> torch.Tensor | None:
 
 
 def _guess(
-    ours: InputRecord, one: InputRecord, rank: int, world_size: int
+    ours: InputRecord, one: InputRecord, record: RankRecord, world_size: int
 ) -> tuple[Box, str] | None:
     """The part of the sequential input that a rank seems to hold, in words, too."""
     mine, theirs = _sizes(ours.shape), _sizes(one.local)
@@ -230,7 +230,7 @@ def _guess(
     fits = len(mine) == len(theirs) and len(cut) == 1 and parts * theirs[cut[0]] == mine[cut[0]]
     if not fits or parts < 2 or world_size % parts:
         return None
-    place, order = _place(one, rank, parts, world_size)
+    place, order = _place(one, record, parts, world_size)
     width = theirs[cut[0]]
     box[cut[0]] = [place * width, (place + 1) * width]
     return box, f"one of {parts} shards of dimension {cut[0]}, {order}"
@@ -261,11 +261,19 @@ def _compared(
         yield {**head, "seq_box": seq_box, "dist_box": dist_box}
 
 
-def _place(one: InputRecord, rank: int, parts: int, world_size: int) -> tuple[int, str]:
+def _place(one: InputRecord, record: RankRecord, parts: int, world_size: int) -> tuple[int, str]:
     """Which shard a rank is taken to hold: weights are cut over neighbouring ranks, batches over
-    the others, as is the custom of tensor and data parallelism."""
+    the others, as is the custom of tensor and data parallelism. Where a rank communicates in one
+    group of as many ranks as there are shards, its order counts; where all groups are of all ranks,
+    there is no other dimension of parallelism: heads that are fewer than the ranks recur on
+    neighbours."""
+    rank, together = record.rank, {tuple(ranks) for ranks, _ in record.groups.values()}
     if parts == world_size:
         return rank, "in the order of the ranks"
-    if one.kind == "input":
+    fitting = [ranks for ranks in together if len(ranks) == parts and rank in ranks]
+    if one.kind != "input" and len(fitting) == 1:
+        return fitting[0].index(rank), "in the order of each group of as many ranks"
+    alone = bool(together) and {len(ranks) for ranks in together} == {world_size}
+    if one.kind == "input" or alone:
         return rank // (world_size // parts), "blocks of neighbouring ranks holding the same"
     return rank % parts, "over neighbouring ranks"
