@@ -26,6 +26,7 @@ from gg_datalog.extract.view import Base, View
 from gg_datalog.foundation.errors import InputError
 
 LOSS = re.compile(r"nll_loss|cross_entropy")
+BOUND = re.compile(r"\b(clamp|clip|clamp_min|maximum|where)\b")
 EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")
 
 Progress = Callable[[str], None] | None
@@ -86,6 +87,7 @@ def lowered(
         side.exponentials = exponentials
         if name == "dist":
             side.others = worlds["seq"].contexts[0].side.widths or None
+        side.bounds = any(BOUND.search(node.target) for node in case.seq.nodes.values())
         others = list(case.dist.values()) if name == "seq" else [case.seq]
         if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
             side.told = _integers_about(graphs.values(), others)
