@@ -10,6 +10,7 @@ from gg_datalog.extract.lower_lookup import TAKEN
 from gg_datalog.extract.lower_mask import infinite, is_infinite
 from gg_datalog.extract.lower_movement import bounds, filled, need, sliced, surrounded
 from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.tabulated import chosen
 from gg_datalog.extract.view import View, identity
 
 
@@ -74,6 +75,7 @@ def ordered(ctx: Context) -> Value:
     signature = f"{name}({attributes(ctx, ['dim'])}) of {len(x.dims) - dim}"
     found = ctx.apply(signature, [(x, letters)], [out] * results, naming, created={"k": extent})
     learn(found[-1], (0, x.shape[dim] - 1))
+    chosen(ctx, found[-1], x.shape[dim])
     if len(x.dims) == 1 and extent == x.shape[0] and found[-1].scale == ONE:
         ctx.side.notes.permutations.add(found[-1].base)
     return found[0] if results == 1 else tuple(found)

@@ -141,6 +141,13 @@ class Counted(NamedTuple):
     extent: int
 
 
+class Tabled(NamedTuple):
+    """``values[i]`` where ``of``, which has the dimensions of the base, is i."""
+
+    of: Base
+    values: tuple[int, ...]
+
+
 class Cut(NamedTuple):
     """What a slice is a slice of: ``kept`` are the labels that its own dimensions carry."""
 
@@ -179,6 +186,8 @@ class Notes:
     chosen: dict[Base, View] = field(default_factory=dict)  # positions where a mask is true
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
     counted: dict[Base, Counted] = field(default_factory=dict)
+    known: dict[Base, tuple[int, ...]] = field(default_factory=dict)  # integers of a buffer
+    tables: dict[Base, Tabled] = field(default_factory=dict)
     permutations: set[Base] = field(default_factory=set)  # every position once
     truths: set[Base] = field(default_factory=set)  # true and false alone
     weighted: dict[Base, Weighted] = field(default_factory=dict)
