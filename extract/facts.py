@@ -22,6 +22,7 @@ from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
 from gg_datalog.extract.side import Side
 from gg_datalog.extract.table import Table, load_table
+from gg_datalog.extract.twins import stacked_twins
 from gg_datalog.extract.view import Base, View
 from gg_datalog.foundation.errors import InputError
 
@@ -73,6 +74,8 @@ def build_sides(files: CaseFiles, operators: Sequence[Path], progress: Progress)
             side.told = _integers_about(graphs.values(), others)
             side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
+        if name == "seq" and any(map(_exchanges, case.dist.values())):
+            stacked_twins(side)
     say("writing facts")
     tables = _tables(_emit(case, rows, worlds, table, notes))
     return Built(case, worlds, tables, table)
@@ -96,6 +99,11 @@ def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[
 def _has_exponentials(graph: Graph) -> bool:
     """Does a program write out exponentials, as what merges parts of a softmax does?"""
     return any(EXPONENTIAL.search(node.target) for node in graph.nodes.values())
+
+
+def _exchanges(graph: Graph) -> bool:
+    """Does a rank give each of the others something else?"""
+    return any("all_to_all" in node.target for node in graph.nodes.values())
 
 
 def _world(
