@@ -329,12 +329,16 @@ def scatter_add(ctx: Context) -> Value:
 def scatter(ctx: Context) -> Value:
     x, ids = ctx.tensor("self"), ctx.tensor("index")
     dim = ctx.dim(ctx.argument("dim"), len(x.dims))
-    if not ctx.side.is_zero(x) or ctx.argument("reduce") is not None:
+    if ctx.argument("reduce") is not None:
         raise Unsupported("values scattered over others")
     source = ctx.argument("src", "value")
     view = ctx.as_tensor(source)
     if view is None:
         raise Unsupported("what it scatters is not known")
+    if len(x.dims) == 1 and is_permutation(ctx, ids, x.shape[0]) and view.shape == ids.shape:
+        return inverse(ctx, ids, view)
+    if not ctx.side.is_zero(x):
+        raise Unsupported("values scattered over others")
     if isinstance(source, (int, float)):
         in_type(ctx, scale(source))
     if not view.dims:

@@ -21,7 +21,7 @@ from gg_datalog.extract.notes import Tabled
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import Base, Dims, View, identity
 
-LARGEST = 4096  # positions of a table
+LARGEST = 1024  # positions of a table
 RUNS = 8  # of a set that is written as comparisons; one of more is a table still
 
 Row = tuple[int, ...]
