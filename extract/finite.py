@@ -19,8 +19,8 @@ FINITE = frozenset(
      "cos", "cumsum", "dropout", "elu", "erf", "floor", "gelu", "gelu_backward", "hardtanh",
      "leaky_relu", "masked", "masked_fill", "max", "maximum", "min", "minimum", "modulo", "mul",
      "permuted", "put", "relu", "round", "scatter", "select", "sigmoid", "sigmoid_backward",
-     "sign", "silu", "silu_backward", "sin", "softmax", "softplus", "sum", "take", "tanh",
-     "tanh_backward", "threshold_backward", "trunc"]
+     "sign", "silu", "silu_backward", "sin", "softmax", "softplus", "sort", "sum", "take", "tanh",
+     "tanh_backward", "threshold_backward", "topk", "trunc"]
 )  # fmt: skip
 # Operators that give finite numbers even for infinite ones and for none (NaN). The limits of tanh,
 # sigmoid, erf and sign are finite, too, but of what is no number they are none.

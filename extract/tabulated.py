@@ -17,6 +17,7 @@ from gg_datalog.extract.dtypes import fits, is_integer, learn
 from gg_datalog.extract.graph import Node
 from gg_datalog.extract.lower_math import integer_pair
 from gg_datalog.extract.lower_movement import stretched
+from gg_datalog.extract.lower_positions import numbers
 from gg_datalog.extract.notes import Tabled
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import Base, Dims, View, identity
@@ -59,6 +60,8 @@ DEFAULTS = {"alpha": 1, "min": -(2**63), "max": 2**63}
 def known_of(ctx: Context, table: View) -> Row | None:
     """The integers of a table of one dimension that the program was built with."""
     found = ctx.side.notes.known.get(table.base)
+    if found is None and (listed := numbers(ctx, table)) is not None:
+        return tuple(listed)
     if found is None or table.scale != ONE or table.dims != identity(table.base).dims:
         return None
     text = f"hold what building the program computes: `{table.base.node}`"
