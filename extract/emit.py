@@ -288,7 +288,10 @@ class SideEmitter:
             cut.size,
             cut.gives.name,
         )
-        self._needs(cut.name, cut.gives, [cut.of], cut)
+        if cut.other:
+            self.out.add("alternative", cut.name)
+        else:
+            self._needs(cut.name, cut.gives, [cut.of], cut)
 
     def _concat(self, cat: Concat) -> None:
         local = [int(cat.local)] if self.side.name == "dist" else []
