@@ -15,6 +15,7 @@ from gg_datalog.tracing.collective_mode import Watched, drop_unread, never_waite
 from gg_datalog.tracing.fully_sharded import Unpacked
 from gg_datalog.tracing.functional import functionalized
 from gg_datalog.tracing.inputs import Input, attributes_of, local_of
+from gg_datalog.tracing.loss_context import loss_context
 from gg_datalog.tracing.private import (
     FakeTensorMode,
     fx_traceback,
@@ -103,12 +104,14 @@ def _executed(
     """What the program returns: outputs, gradients, and what it has replaced of its state."""
     plain = plain_names(module)
     parameters, before = dict(module.named_parameters()), dict(_state(module))
-    output = module(*args, **kwargs)
-    if program.loss is not None:
-        output = program.loss(output, *args, **kwargs)
-    if program.backward:
-        _differentiate(output, module)
-        all_used(module)
+    with loss_context() as context:
+        output = module(*args, **kwargs)
+        if program.loss is not None:
+            output = program.loss(output, *args, **kwargs)
+        if program.backward:
+            with context.again():
+                _differentiate(output, module)
+            all_used(module)
     if program.step is not None:
         program.step(module)
     yield from named(output, "output")
