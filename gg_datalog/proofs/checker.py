@@ -259,7 +259,9 @@ def opened(
             other = "the ranks reduce something else"
             if (block.dist.get(at), 1) == extents[at]:  # (of one position no run is told)
                 told = {run.seq for run in block.runs}
-                alike = (x.factor == label.factor for k, x in enumerate(seq.labels) if k not in told)
+                alike = (
+                    x.factor == label.factor for k, x in enumerate(seq.labels) if k not in told
+                )
                 need(sum(alike) == 1 and not any(run.dist == at for run in block.runs), other)
                 continue
             run = only((run for run in block.runs if run.dist == at), other)

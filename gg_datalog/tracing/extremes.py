@@ -61,7 +61,11 @@ def _smaller(first: Any, second: Any) -> Any:
 
 
 def _either(
-    first: Any, second: Any, takes: Callable[[Any, Any], Any], both: Callable[[Any, Any], Any], bound: str
+    first: Any,
+    second: Any,
+    takes: Callable[[Any, Any], Any],
+    both: Callable[[Any, Any], Any],
+    bound: str,
 ) -> Any:
     """Of integers, and of a tensor with a number after it, an operator says the same."""
     if isinstance(first, torch.Tensor) and not isinstance(second, torch.Tensor):
