@@ -288,7 +288,10 @@ class SideEmitter:
             cut.size,
             cut.gives.name,
         )
-        self._needs(cut.name, cut.gives, [cut.of], cut)
+        if cut.other:
+            self.out.add("alternative", cut.name)
+        else:
+            self._needs(cut.name, cut.gives, [cut.of], cut)
 
     def _concat(self, cat: Concat) -> None:
         local = [int(cat.local)] if self.side.name == "dist" else []
@@ -305,6 +308,9 @@ class SideEmitter:
                 cat.dim,
                 start,
             )
+        if cat.other:
+            self.out.add("alternative", cat.name)
+            return
         self._needs(cat.name, cat.gives, [v for v, _ in cat.members], cat)
 
     def _lookup(self, found: Lookup) -> None:
@@ -380,6 +386,8 @@ def write_sides(
             out.add("random_draw", signature)
         if "sum" in present:
             out.add("plain_sum", "sum")
+        for name in sorted({"max", "min"} & set(present)):
+            out.add("plain_extremum", name)
         for signature, place, kind in sorted(side.passes):
             if signature in present:
                 out.add("lets_pass", signature, present[signature].index(place), kind)

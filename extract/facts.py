@@ -14,6 +14,7 @@ import pyarrow as pa
 from gg_datalog.extract.case import Case, CaseFiles, load_case, output_on
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
+from gg_datalog.extract.dense import dense_rows
 from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import Graph, Node, Ref, integers_of, is_symbolic, samples_of
@@ -22,6 +23,7 @@ from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
 from gg_datalog.extract.side import Side
 from gg_datalog.extract.table import Table, load_table
+from gg_datalog.extract.twins import stacked_twins
 from gg_datalog.extract.view import Base, View
 from gg_datalog.foundation.errors import InputError
 
@@ -62,24 +64,47 @@ def build_sides(files: CaseFiles, operators: Sequence[Path], progress: Progress)
     notes = Notes(warnings=case.warnings)
     for kind, text in case.notes:
         notes.assume(kind, text)
-    worlds = {}
+    worlds = lowered(case, rows, table, notes, say)
+    say("writing facts")
+    tables = _tables(_emit(case, rows, worlds, table, notes))
+    return Built(case, worlds, tables, table)
+
+
+def lowered(
+    case: Case,
+    rows: Sequence[Row],
+    table: Table,
+    notes: Notes,
+    say: Callable[[str], None],
+    prepare: Callable[[World], None] = lambda world: None,
+) -> dict[str, World]:
+    """Both sides, lowered: the sequential one first, of which the other one knows what it contracts.
+    ``prepare`` is shown each before it is lowered."""
+    worlds: dict[str, World] = {}
     exponentials = any(map(_has_exponentials, (case.seq, *case.dist.values())))
     for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
         say("lowering the " + ("sequential graph" if name == "seq" else f"{len(graphs)} ranks"))
         worlds[name] = _world(name, graphs, case, rows, table, notes)
         side = worlds[name].contexts[min(graphs)].side
         side.exponentials = exponentials
+        if name == "dist":
+            side.others = worlds["seq"].contexts[0].side.widths or None
         side.bounds = any(BOUND.search(node.target) for node in case.seq.nodes.values())
         others = list(case.dist.values()) if name == "seq" else [case.seq]
         if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
             side.told = _integers_about(graphs.values(), others)
             side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
+<<<<<<< HEAD
         if name == "dist":
             _ids_between(rows, worlds)
+=======
+        prepare(worlds[name])
+>>>>>>> 8365c7ad8c4a2a0b29f01ce0cc5e26d43081dea3
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
-    say("writing facts")
-    tables = _tables(_emit(case, rows, worlds, table, notes))
-    return Built(case, worlds, tables, table)
+        dense_rows(side, notes)
+        if name == "seq" and any(map(_exchanges, case.dist.values())):
+            stacked_twins(side)
+    return worlds
 
 
 def _ids_between(rows: Sequence[Row], worlds: Mapping[str, World]) -> None:
@@ -123,6 +148,11 @@ def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[
 def _has_exponentials(graph: Graph) -> bool:
     """Does a program write out exponentials, as what merges parts of a softmax does?"""
     return any(EXPONENTIAL.search(node.target) for node in graph.nodes.values())
+
+
+def _exchanges(graph: Graph) -> bool:
+    """Does a rank give each of the others something else?"""
+    return any("all_to_all" in node.target for node in graph.nodes.values())
 
 
 def _world(

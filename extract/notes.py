@@ -143,6 +143,13 @@ class Counted(NamedTuple):
     extent: int
 
 
+class Tabled(NamedTuple):
+    """``values[i]`` where ``of``, which has the dimensions of the base, is i."""
+
+    of: Base
+    values: tuple[int, ...]
+
+
 class Cut(NamedTuple):
     """What a slice is a slice of: ``kept`` are the labels that its own dimensions carry."""
 
@@ -186,6 +193,8 @@ class Notes:
     # a "sum" of what is never less than 0, which may be 0, or a "max" that is finite or -inf
     spotted: dict[Base, str] = field(default_factory=dict)
     ids: dict[Base, tuple[int, int]] = field(default_factory=dict)  # what is looked up: the ends
+    known: dict[Base, tuple[int, ...]] = field(default_factory=dict)  # integers of a buffer
+    tables: dict[Base, Tabled] = field(default_factory=dict)
     permutations: set[Base] = field(default_factory=set)  # every position once
     truths: set[Base] = field(default_factory=set)  # true and false alone
     weighted: dict[Base, Weighted] = field(default_factory=dict)

@@ -52,6 +52,7 @@ RULE_RELATIONS = tuple(
             "result_of(by, #place, gives)",
             "linear_in(signed, #place)",
             "plain_sum(signed)",
+            "plain_extremum(signed)",
             "random_draw(signed)",
             "drawn_as(by, stream, form)",
             "lets_pass(signed, #place, kind)",

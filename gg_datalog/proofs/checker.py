@@ -465,9 +465,11 @@ class Checker:
         need(alike or all(true) or all(false), "the masks differ")
 
     def alone_holds(self, by: Any, uses: Uses) -> Statement:
-        """Of what a sequential sum adds up the ranks have a tensor of one position: a part."""
+        """Of what a sequential sum adds up (or takes the maximum of) the ranks have a tensor of one
+        position: a part."""
         (o, s, at), (signed, f) = by, self.one("seq_operator", by[1])
-        need(o is None and self.all("plain_sum", signed), "the operators differ")
+        plain = self.all("plain_sum", signed) or self.all("plain_extremum", signed)
+        need(o is None and plain, "the operators differ")
         dist, seq = self.own("dist", uses[0][0].dist), self.shape(f)
         seen = self._operands(s, [dist], uses)
         parts = opened(seq, dist.shape, seen.block, s)

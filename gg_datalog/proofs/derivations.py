@@ -207,7 +207,8 @@ def _closings(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
 def _alone(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
     for s, _, _ in known.givers("result_of", wanted.seq):
         for signed, _ in known.facts.all("seq_operator", s):
-            if known.facts.all("plain_sum", signed):
+            plain = ("plain_sum", "plain_extremum")
+            if any(known.facts.all(relation, signed) for relation in plain):
                 _, operand, _ = known.facts.all("operand_of", s)[0]
                 for x in known.between(wanted.dist, operand):
                     yield Derivation("alone_holds", (None, s, 0), ((x,),))

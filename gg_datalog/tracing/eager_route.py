@@ -16,6 +16,7 @@ from gg_datalog.tracing.extremes import extremes_as_operators
 from gg_datalog.tracing.fully_sharded import Unpacked
 from gg_datalog.tracing.functional import functionalized
 from gg_datalog.tracing.inputs import Input, attributes_of, local_of
+from gg_datalog.tracing.loss_context import loss_context
 from gg_datalog.tracing.private import (
     FakeTensorMode,
     fx_traceback,
@@ -105,12 +106,14 @@ def _executed(
     """What the program returns: outputs, gradients, and what it has replaced of its state."""
     plain = plain_names(module)
     parameters, before = dict(module.named_parameters()), dict(_state(module))
-    output = module(*args, **kwargs)
-    if program.loss is not None:
-        output = program.loss(output, *args, **kwargs)
-    if program.backward:
-        _differentiate(output, module)
-        all_used(module)
+    with loss_context() as context:
+        output = module(*args, **kwargs)
+        if program.loss is not None:
+            output = program.loss(output, *args, **kwargs)
+        if program.backward:
+            with context.again():
+                _differentiate(output, module)
+            all_used(module)
     if program.step is not None:
         program.step(module)
     yield from named(output, "output")
