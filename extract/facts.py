@@ -94,12 +94,9 @@ def lowered(
         if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
             side.told = _integers_about(graphs.values(), others)
             side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
-<<<<<<< HEAD
         if name == "dist":
             _ids_between(rows, worlds)
-=======
         prepare(worlds[name])
->>>>>>> 8365c7ad8c4a2a0b29f01ce0cc5e26d43081dea3
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
         dense_rows(side, notes)
         if name == "seq" and any(map(_exchanges, case.dist.values())):

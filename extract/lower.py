@@ -254,13 +254,10 @@ def _source(ctx: Context, node: Node) -> Value:
     kind = "input" if node.name in ctx.related else "opaque"
     view = ctx.side.source([int(e) for e in shape], kind)
     view.base.dtype = node.dtype or ""
-<<<<<<< HEAD
     if node.name in ctx.ids:
         ctx.side.notes.ids[view.base] = ctx.ids[node.name]
-=======
     if (values := _integers(node)) is not None and len(values) > 1 == len(view.dims):
         ctx.side.notes.known[view.base] = values
->>>>>>> 8365c7ad8c4a2a0b29f01ce0cc5e26d43081dea3
     if kind == "opaque":
         _note_opaque(ctx, node, "no input relation speaks of it")
     return view
