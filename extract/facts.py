@@ -18,6 +18,7 @@ from gg_datalog.extract.dense import dense_rows
 from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import Graph, Node, Ref, integers_of, is_symbolic, samples_of
+from gg_datalog.extract.lower_math import FINITE
 from gg_datalog.extract.placing import write_placing, write_state
 from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
@@ -203,6 +204,8 @@ def _emit(
             roots["dist"].append(view.base)
     sides = [(worlds[n].contexts[min(worlds[n].contexts)].side, roots[n]) for n in ("seq", "dist")]
     live = write_sides(out, sides, table.commutative)
+    if out.rows.get("label_fades"):
+        notes.assume(*FINITE)
     _inputs(out, rows, seq, dist, live)
     write_placing(out, views, shares, rows, case)
     write_state(out, views, shares, case, seq, dist)
