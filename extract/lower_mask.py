@@ -110,8 +110,6 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
     in_type(ctx, value)
     if ctx.side.is_zero(mask):
         return stretched(x, broadcast([x, mask]))
-    if ctx.side.is_one(mask) and mask.scale == ONE:
-        return stretched(ctx.side.constant(value), broadcast([x, mask]))
     if value.zero and x.scale != ONE:  # a factor stays outside, where other forms find it
         return masked(ctx, replace(x, scale=ONE), mask, value).scaled(x.scale)
     shape = broadcast([x, mask])
