@@ -82,7 +82,19 @@ MORE_ROWS = Case(
 
 @table(
     MORE_ROWS,
-    MORE_ROWS.miss("more rows than there are", "6 if rank == 0 else 8, -1", "9, -1"),
+    MORE_ROWS.but(  # no id gets there, so that the first ones are those of the table
+        "more rows than there are",
+        dist=MORE_ROWS.dist.replace("6 if rank == 0 else 8, -1", "9, -1"),
+        maps=None,
+    ),
+    MORE_ROWS.but(
+        "a row that is not there comes back",
+        dist=MORE_ROWS.dist.replace("6 if rank == 0 else 8, -1", "9, -1").replace("6, 8", "6, 9"),
+    ),
+    MORE_ROWS.but(
+        "it comes back in place of the last one",
+        dist=MORE_ROWS.dist.replace("6 if rank == 0 else 8, -1", "9, -1").replace("6, 8", "7, 9"),
+    ),
     HALVES,
     HALVES.miss(
         "exchanged",
