@@ -13,7 +13,6 @@ from gg_datalog.extract.records import Sum
 from gg_datalog.extract.side import Side, collected
 from gg_datalog.extract.view import Base, View, compose
 
-
 SHORT = 12
 """A sum within another one has a flat form of its own up to so many terms."""
 

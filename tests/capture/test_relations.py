@@ -231,12 +231,12 @@ def test_fewer_shards_than_ranks() -> None:
         ([[0], [1], [2], [3], [0, 1, 2, 3]], [0, 1, 0, 1]),
     ],
 )
-def test_groups_say_which_ranks_hold_the_same(
-    groups: list[list[int]], places: list[int]
-) -> None:
+def test_groups_say_which_ranks_hold_the_same(groups: list[list[int]], places: list[int]) -> None:
     """The order of the only group of as many ranks, or neighbours where there is no such group."""
     records = [
-        RankRecord(r, {}, {str(i): (g, 0) for i, g in enumerate(groups) if r in g}, [one("w", [2])], [])
+        RankRecord(
+            r, {}, {str(i): (g, 0) for i, g in enumerate(groups) if r in g}, [one("w", [2])], []
+        )
         for r in range(4)
     ]
     found = relate(record(-1, one("w", [4])), records, load_override({}), 4)

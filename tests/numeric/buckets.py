@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .promotion import Invalid
-from .tensors import New, Rule, Tensor, letters, ranked
+from .tensors import New, Rule, Tensor, ranked
 from .writing import NAMES, PARTIAL, WHOLE, Ref, Site, ref
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ class _Form:
             graph.collective(name, "reduce_scatter_tensor.default", args, [total // n])
             return ref(name)
         if self.once:
-            graph.collective(f"{self.stem}r", "all_reduce.default", [whole, self.kind, group], [total])
+            graph.collective(
+                f"{self.stem}r", "all_reduce.default", [whole, self.kind, group], [total]
+            )
             whole = ref(f"{self.stem}r")
         place = (f.mesh.orders[self.axis].index(at.coordinates[self.axis]) + self.turn) % n
         if self.rows:
@@ -200,7 +202,9 @@ def _logsumexp(at: Site, x: Ref, dim: int, form: str, lost: bool) -> Ref:
         return one if lost else at.call("logaddexp", one, other)
     if form == "stable":
         high = at.call("amax", x, [dim], True)
-        total = at.call("sum.dim_IntList", at.call("exp", at.call("sub.Tensor", x, high)), [dim], True)
+        total = at.call(
+            "sum.dim_IntList", at.call("exp", at.call("sub.Tensor", x, high)), [dim], True
+        )
         both = at.call("add.Tensor", at.call("log", total), high)
         shape = list(at.shape(x))
         return at.call("view", both, shape[:dim] + shape[dim + 1 :])
@@ -209,7 +213,7 @@ def _logsumexp(at: Site, x: Ref, dim: int, form: str, lost: bool) -> Ref:
 
 def parallel_softmax(f: Fuzzer, x: Tensor) -> None:
     """Softmax (or its logarithm) along a dimension that is cut, by its maximum and its sum."""
-    dims = ranked(x, 1)
+    ranked(x, 1)
     cut = [a for a in f.axes if x.layout[a][0] == "S"]
     if not cut or any(p[0] in "PL" for p in x.layout):
         raise Invalid("nothing is cut")
@@ -235,7 +239,9 @@ def parallel_softmax(f: Fuzzer, x: Tensor) -> None:
         low = at.call("sub.Tensor", at[0], high)
         total = at.call("sum.dim_IntList", at.call("exp", low), [at_], True)
         if not no_sum:
-            graph.collective(f"{stem}s", "all_reduce.default", [total, "sum", group], at.shape(total))
+            graph.collective(
+                f"{stem}s", "all_reduce.default", [total, "sum", group], at.shape(total)
+            )
             total = ref(f"{stem}s")
         if name == "_softmax":
             made = at.call("div.Tensor", at.call("exp", low), total)

@@ -59,7 +59,9 @@ FUSED = Case(
 SHARES = Case(
     "the rows of the sum, a share each",
     PROJECTED.seq,
-    PROJECTED.dist.replace('all_reduce(', "reduce_scatter_tensor(").replace('"sum", "g"', '"sum", 2, "g"'),
+    PROJECTED.dist.replace("all_reduce(", "reduce_scatter_tensor(").replace(
+        '"sum", "g"', '"sum", 2, "g"'
+    ),
 )
 
 
