@@ -14,6 +14,7 @@ import pyarrow as pa
 from gg_datalog.extract.case import Case, CaseFiles, load_case, output_on
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
+from gg_datalog.extract.dense import dense_rows
 from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import Graph, Node, Ref, integers_of, is_symbolic, samples_of
@@ -22,10 +23,12 @@ from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
 from gg_datalog.extract.side import Side
 from gg_datalog.extract.table import Table, load_table
+from gg_datalog.extract.twins import stacked_twins
 from gg_datalog.extract.view import Base, View
 from gg_datalog.foundation.errors import InputError
 
 LOSS = re.compile(r"nll_loss|cross_entropy")
+BOUND = re.compile(r"\b(clamp|clip|clamp_min|maximum|where)\b")
 EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")
 
 Progress = Callable[[str], None] | None
@@ -86,12 +89,16 @@ def lowered(
         side.exponentials = exponentials
         if name == "dist":
             side.others = worlds["seq"].contexts[0].side.widths or None
+        side.bounds = any(BOUND.search(node.target) for node in case.seq.nodes.values())
         others = list(case.dist.values()) if name == "seq" else [case.seq]
         if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
             side.told = _integers_about(graphs.values(), others)
             side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
         prepare(worlds[name])
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
+        dense_rows(side, notes)
+        if name == "seq" and any(map(_exchanges, case.dist.values())):
+            stacked_twins(side)
     return worlds
 
 
@@ -113,6 +120,11 @@ def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[
 def _has_exponentials(graph: Graph) -> bool:
     """Does a program write out exponentials, as what merges parts of a softmax does?"""
     return any(EXPONENTIAL.search(node.target) for node in graph.nodes.values())
+
+
+def _exchanges(graph: Graph) -> bool:
+    """Does a rank give each of the others something else?"""
+    return any("all_to_all" in node.target for node in graph.nodes.values())
 
 
 def _world(

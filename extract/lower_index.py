@@ -20,6 +20,7 @@ from gg_datalog.extract.lower_select import inverse, is_permutation, scattered_c
 from gg_datalog.extract.notes import Classes
 from gg_datalog.extract.records import OneHot, Operator
 from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.tabulated import known_of, looked_up
 from gg_datalog.extract.view import Base, Digit, View, identity
 
 MASKS = ("bool", "uint8")  # an index of this type is a mask
@@ -46,8 +47,21 @@ def taken_along(ctx: Context, table: View, dim: int, ids: View) -> View:
     if (rows := rows_at(ctx, table, dim, ids)) is not None:
         return rows
     lt = [f"x{i}" if i != dim else TAKEN for i in range(len(table.dims))]
+    if len(table.dims) == 1 and (values := known_of(ctx, table)) is not None:
+        return mapped(ctx, table, values, ids)
     li = [f"t{i}" for i in range(len(ids.dims))]
     return take(ctx, table, lt, ids, li, [*lt[:dim], *li, *lt[dim + 1 :]])
+
+
+def mapped(ctx: Context, table: View, values: tuple[int, ...], ids: View) -> View:
+    """The numbers of a table of which the values are known."""
+    over = replace(identity(ids.base), scale=ids.scale)
+    li = [f"t{i}" for i in range(len(over.dims))]
+    made = take(ctx, table, [TAKEN], over, li, li)
+    if made.dims != over.dims or any(d.dim < 0 for dim in ids.dims for d in dim):
+        li = [f"t{i}" for i in range(len(ids.dims))]
+        return take(ctx, table, [TAKEN], ids, li, li)
+    return looked_up(ctx, View(made.base, ids.dims, made.scale), values, ids)
 
 
 @lowers("aten.index")
@@ -315,12 +329,16 @@ def scatter_add(ctx: Context) -> Value:
 def scatter(ctx: Context) -> Value:
     x, ids = ctx.tensor("self"), ctx.tensor("index")
     dim = ctx.dim(ctx.argument("dim"), len(x.dims))
-    if not ctx.side.is_zero(x) or ctx.argument("reduce") is not None:
+    if ctx.argument("reduce") is not None:
         raise Unsupported("values scattered over others")
     source = ctx.argument("src", "value")
     view = ctx.as_tensor(source)
     if view is None:
         raise Unsupported("what it scatters is not known")
+    if len(x.dims) == 1 and is_permutation(ctx, ids, x.shape[0]) and view.shape == ids.shape:
+        return inverse(ctx, ids, view)
+    if not ctx.side.is_zero(x):
+        raise Unsupported("values scattered over others")
     if isinstance(source, (int, float)):
         in_type(ctx, scale(source))
     if not view.dims:

@@ -56,7 +56,8 @@ class Sum:
 
 @dataclass(eq=False)
 class Slice:
-    """``gives`` = [start, start+size) of dimension ``dim`` of ``of``."""
+    """``gives`` = [start, start+size) of dimension ``dim`` of ``of``. ``other``: this is another
+    form of what some record gives."""
 
     name: str
     of: View
@@ -67,6 +68,7 @@ class Slice:
     target: str = ""
     node: str = ""
     rank: int = 0
+    other: bool = False
 
 
 @dataclass(eq=False)

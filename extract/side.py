@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from gg_datalog.extract import pieces
+from gg_datalog.extract.blanks import learn
 from gg_datalog.extract.dtypes import ring
 from gg_datalog.extract.labels import Letters, Naming, Space, space
 from gg_datalog.extract.notes import Cut, Notes
@@ -60,6 +61,7 @@ class Side:
     told: frozenset[int] | None = None
     samples: tuple[tuple[int, int], ...] = ()  # between what integers lie that were tried
     exponentials: bool = False  # does some program write exponentials out?
+    bounds: bool = False  # does the sequential program keep numbers above others?
     mesh: bool = False  # are tensors cut in more than one way?
     # member by member: the widths of what products are put together from, and of those of the other
     # side (None: not known yet, or there are none)
@@ -132,6 +134,7 @@ class Side:
         for base in gives:
             base.made = record
         into.append(record)
+        learn(self.notes, record)
 
     # ---- operators
     def operator(

@@ -250,6 +250,42 @@ def test_some_ranks_of_many() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "widths", "starts"),
+    [
+        ("parameter", [4, 4, 3], [0, 4, 8]),
+        ("parameter", [6, 3, 2, 1], [0, 6, 9, 11]),  # that of rank 1 is a fourth of twelve
+        ("parameter", [4, 3, 4, 3], [0, 4, 0, 4]),
+        ("input", [4, 4, 3, 3], [0, 0, 4, 4]),
+        ("parameter", [5, 2, 0], [0, 5, 7]),
+    ],
+)
+def test_uneven_shards(kind: str, widths: list[int], starts: list[int]) -> None:
+    total = max(a + n for a, n in zip(starts, widths, strict=True))
+    theirs = [[one("w", [2, n], kind=kind)] for n in widths]
+    found = related([one("w", [2, total], kind=kind)], theirs)
+    wanted = [[[0, 2], [a, a + n]] for a, n in zip(starts, widths, strict=True)]
+    assert [box for _, box in boxes(found)] == wanted
+    ((_, text),) = found.assumptions()
+    assert "uneven shards of dimension 1" in text
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "captured"),
+    [
+        ([13], [[4], [4], [3]], 3),
+        ([11], [[4], [4], [4]], 3),
+        ([6, 6], [[4, 6], [6, 2]], 2),
+        ([9, 2], [[4, 2], [5]], 2),
+        ([9], [[4], [5]], 3),  # a third rank was not captured
+        ([10], [[4], [2], [3], [3]], 4),
+    ],
+)
+def test_sizes_that_do_not_add_up(ours: list[int], theirs: list[list[int]], captured: int) -> None:
+    found = related([one("w", ours)], [[one("w", n)] for n in theirs], world_size=captured)
+    assert found.rows == [] and found.assumptions() == []
+
+
+@pytest.mark.parametrize(
     ("ours", "theirs"),
     [([6], [4]), ([4, 4], [2, 2]), ([4], [4, 1]), ([6, 2], [2, 2]), ([4], [8]), ([4], [0])],
 )
