@@ -79,7 +79,7 @@ def lowered(
     say: Callable[[str], None],
     prepare: Callable[[World], None] = lambda world: None,
 ) -> dict[str, World]:
-    """Both sides, lowered: the sequential one first, of which the other one knows what it contracts.
+    """Both sides, lowered: the sequential one first, for the other one asks what it contracts.
     ``prepare`` is shown each before it is lowered."""
     worlds: dict[str, World] = {}
     exponentials = any(map(_has_exponentials, (case.seq, *case.dist.values())))
