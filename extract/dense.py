@@ -154,7 +154,7 @@ def _follow(rows: Rows, record: Record) -> None:
     if found is None and isinstance(record, Operator):
         _onto_experts(rows, record)
         found = _operator(rows, record)
-    elif found is None:
+    elif found is None and not isinstance(record, Operator):
         found = _moved(rows, record)
     if found is None:
         return
@@ -177,7 +177,7 @@ def _cleared(rows: Rows, gives: Base) -> Chosen | None:
             return None
     elif note.of.base.kind == "uninitialised":
         return None
-    return every and Chosen(every, note.mask.dims, True)
+    return None if every is None else Chosen(every, note.mask.dims, True)
 
 
 def _through(view: View, every: View) -> View | None:
@@ -286,7 +286,7 @@ def _applied(
 
 
 # ---- what only moves or adds up
-def _moved(rows: Rows, record: Record) -> Chosen | None:
+def _moved(rows: Rows, record: Sum | Slice | Concat) -> Chosen | None:
     """A sum, a slice or a concatenation of what is chosen."""
     if isinstance(record, Sum):
         return _sum(rows, record)
@@ -330,7 +330,7 @@ def _sum(rows: Rows, record: Sum) -> Chosen | None:
     seen = [t for t in terms if t is not None]
     whole = rows.side.sum(seen, record.kind) if len(seen) == len(terms) else None
     finite = all(rows.of[t.base].finite for t in record.terms if t.base in rows.of)
-    return whole and Chosen(whole, at, any(masked), finite)
+    return None if whole is None else Chosen(whole, at, any(masked), finite)
 
 
 # ---- what the rules know
