@@ -28,6 +28,7 @@ from gg_datalog.extract.view import Base, View
 from gg_datalog.foundation.errors import InputError
 
 LOSS = re.compile(r"nll_loss|cross_entropy")
+BOUND = re.compile(r"\b(clamp|clip|clamp_min|maximum|where)\b")
 EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")
 
 Progress = Callable[[str], None] | None
@@ -63,25 +64,43 @@ def build_sides(files: CaseFiles, operators: Sequence[Path], progress: Progress)
     notes = Notes(warnings=case.warnings)
     for kind, text in case.notes:
         notes.assume(kind, text)
-    worlds = {}
+    worlds = lowered(case, rows, table, notes, say)
+    say("writing facts")
+    tables = _tables(_emit(case, rows, worlds, table, notes))
+    return Built(case, worlds, tables, table)
+
+
+def lowered(
+    case: Case,
+    rows: Sequence[Row],
+    table: Table,
+    notes: Notes,
+    say: Callable[[str], None],
+    prepare: Callable[[World], None] = lambda world: None,
+) -> dict[str, World]:
+    """Both sides, lowered: the sequential one first, of which the other one knows what it contracts.
+    ``prepare`` is shown each before it is lowered."""
+    worlds: dict[str, World] = {}
     exponentials = any(map(_has_exponentials, (case.seq, *case.dist.values())))
     for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
         say("lowering the " + ("sequential graph" if name == "seq" else f"{len(graphs)} ranks"))
         worlds[name] = _world(name, graphs, case, rows, table, notes)
         side = worlds[name].contexts[min(graphs)].side
         side.exponentials = exponentials
+        if name == "dist":
+            side.others = worlds["seq"].contexts[0].side.widths or None
+        side.bounds = any(BOUND.search(node.target) for node in case.seq.nodes.values())
         others = list(case.dist.values()) if name == "seq" else [case.seq]
         if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
             side.told = _integers_about(graphs.values(), others)
             side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
+        prepare(worlds[name])
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
         if chooses_matrices(worlds["seq"].contexts[0].side):
             dense_rows(side, notes)
         if name == "seq" and any(map(_exchanges, case.dist.values())):
             stacked_twins(side)
-    say("writing facts")
-    tables = _tables(_emit(case, rows, worlds, table, notes))
-    return Built(case, worlds, tables, table)
+    return worlds
 
 
 def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gg_datalog.extract.context import Context, Value, lowers
-from gg_datalog.extract.dtypes import arithmetic, interval, is_integer, learn
+from gg_datalog.extract.dtypes import arithmetic, interval, is_float, is_integer, learn
 from gg_datalog.extract.dtypes import product as bounds_of_product
 from gg_datalog.extract.exponent_rules import product
 from gg_datalog.extract.finite import may_be_infinite
@@ -29,6 +31,10 @@ def mul(ctx: Context) -> Value:
 def multiplied(ctx: Context, a: View, b: View) -> View:
     """The product of two tensors."""
     dtype = ctx.node.dtype or ""
+    truths = ctx.side.notes.truths
+    for x, mask in ((a, b), (b, a)):  # a factor stays outside, where other forms find it
+        if mask.base in truths and x.base not in truths and x.scale != ONE and is_float(dtype):
+            return multiplied(ctx, replace(x, scale=ONE), mask).scaled(x.scale)
     short = shortened(ctx, a, b, broadcast([a, b]), "mul")
     if short is not None:
         return short
@@ -41,7 +47,7 @@ def multiplied(ctx: Context, a: View, b: View) -> View:
         if not out.base.ring:
             learn(out, found)
         integer_pair(ctx, out, "mul", a, b)
-    elif (a.base in ctx.side.notes.truths) != (b.base in ctx.side.notes.truths):
+    elif (a.base in truths) != (b.base in truths):
         _masked_product(ctx, out.base)
     else:
         as_quotient(ctx, out, a, b)

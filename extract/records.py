@@ -73,7 +73,8 @@ class Slice:
 
 @dataclass(eq=False)
 class Concat:
-    """``gives`` = members one after the other along ``dim``: (view, offset)."""
+    """``gives`` = members one after the other along ``dim``: (view, offset). ``other``: this is
+    another form of what some record gives."""
 
     name: str
     members: list[tuple[View, int]]
@@ -83,6 +84,7 @@ class Concat:
     target: str = ""
     node: str = ""
     rank: int = 0
+    other: bool = False
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ leading (or trailing) dimensions, ``u`` for one position.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from lark import Lark, Transformer
@@ -44,14 +44,16 @@ class _Read(Transformer[Any, Any]):
     rule = tuple
 
 
-_parser = Lark(GRAMMAR, start="rule", parser="lalr")
+@cache
+def _parser() -> Lark:
+    return Lark(GRAMMAR, start="rule", parser="lalr")
 
 
 @lru_cache
 def read_rule(rule: str, where: str = "") -> tuple[list[Any], list[Any]]:
     """Dimensions per operand and per result."""
     try:
-        left, right = _Read().transform(_parser.parse(rule))
+        left, right = _Read().transform(_parser().parse(rule))
     except LarkError as error:
         raise InputError(
             f"rule `{rule}` cannot be read: {str(error).splitlines()[0]}",

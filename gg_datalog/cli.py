@@ -405,6 +405,19 @@ def rule(code: str | None, listing: bool) -> None:
 
 
 @cli.command()
+def rules() -> None:
+    """Print the rules as one program in Soufflé's language.
+
+    The souffle binary runs it by hand on facts that are text:
+    `souffle -F facts/ rules.dl`, after `gg-datalog extract ... --facts-format tsv`.
+    """
+    from gg_datalog.datalog import program_path
+    from gg_datalog.engine.one_text import one_text
+
+    click.echo(one_text(program_path()), nl=False)
+
+
+@cli.command()
 def doctor() -> None:
     """Say what is installed and usable."""
     from gg_datalog.commands.doctor import findings

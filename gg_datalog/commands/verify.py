@@ -9,7 +9,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from gg_datalog.extract import case_files
 from gg_datalog.foundation.progress import Progress
 from gg_datalog.inference.run import Options, repeated, run_facts
 from gg_datalog.result.reasons import Verdict
@@ -123,6 +122,8 @@ def judged(
 ) -> Report:
     """The report on a pair; its case, where it has no folder yet, and its facts go to ``home``."""
     if isinstance(pair, (str, Path)):
+        from gg_datalog.extract import case_files
+
         files = case_files(Path(pair))
         if options.replayable == Options.replayable:
             options = replace(options, replayable=quote(str(pair)))

@@ -16,14 +16,26 @@ from gg_datalog.foundation.errors import InputError
 __all__ = ["BESIDE", "PAGES", "REPLAYED", "Example", "Mistake", "page"]
 
 
-def _mistakes() -> Iterator[Mistake]:
-    """Of every module that begins with a code, by codes."""
-    for name in sorted(module.name for module in iter_modules(mistakes.__path__)):
-        if name.startswith("gg"):
-            yield import_module(f"{mistakes.__name__}.{name}").MISTAKE
+class _Pages(Mapping[str, Mistake]):
+    """Of every module whose name begins with a code; loaded when it is asked for, as which codes
+    there are is asked far more often than what they mean."""
+
+    def __init__(self) -> None:
+        names = sorted(module.name for module in iter_modules(mistakes.__path__))
+        self._modules = {n.split("_")[0].upper(): n for n in names if n.startswith("gg")}
+
+    def __getitem__(self, code: str) -> Mistake:
+        found: Mistake = import_module(f"{mistakes.__name__}.{self._modules[code]}").MISTAKE
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
 
 
-PAGES: Mapping[str, Mistake] = {mistake.code: mistake for mistake in _mistakes()}
+PAGES: Mapping[str, Mistake] = _Pages()
 """All mistakes by their codes."""
 
 # Findings that are worth knowing beside a verdict. Any other code, new ones too, gives a reason

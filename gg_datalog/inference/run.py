@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gg_datalog.datalog import program_path
 from gg_datalog.engine import select_engine
-from gg_datalog.extract import CaseFiles, extract_case
+from gg_datalog.extract import extract_case
 from gg_datalog.extract.schema import RULE_RELATIONS, SCHEMA_VERSION
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.foundation.folders import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gg_datalog.engine import Engine, EngineResult
+    from gg_datalog.extract import CaseFiles
 
 
 @dataclass(frozen=True)

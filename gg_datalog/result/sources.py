@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.extract import CaseFiles, extract_case
+from gg_datalog.extract import extract_case
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.foundation.hashes import SOURCES, file_hash, sources
 from gg_datalog.foundation.progress import Progress
@@ -14,6 +14,8 @@ from gg_datalog.foundation.regular import is_there, refuse_special
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from gg_datalog.extract import CaseFiles
 
 
 def extracted(
@@ -35,6 +37,8 @@ def extracted_again(
 
 def remembered(case: Mapping[str, Any], hint: str) -> tuple[CaseFiles, list[Path]]:
     """The files of a case as the manifest of its facts remembers them, and its operator files."""
+    from gg_datalog.extract import CaseFiles
+
     try:
         files = CaseFiles(
             Path(case["seq"]),

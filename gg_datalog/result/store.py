@@ -155,8 +155,9 @@ def _read_parquet(path: Path, relation: Relation) -> pa.Table:
     from pyarrow import parquet
 
     try:
-        # partitioning=None: the path must not add columns.
-        table = parquet.read_table(path, partitioning=None)
+        # Not read_table, which looks for a data set in the path and first imports all about those.
+        with parquet.ParquetFile(path) as file:
+            table = file.read()
     except (pa.ArrowException, OSError) as error:
         text = str(error).splitlines()[0]
         raise InputError(f"not a Parquet file: {text}", str(path), AGAIN) from None

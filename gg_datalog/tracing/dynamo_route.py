@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from gg_datalog.tracing.draws import note_compiled
 from gg_datalog.tracing.eager_route import NO_GRADIENT, Reduction, Traced, open_reductions
 from gg_datalog.tracing.inputs import Input, local_of
+from gg_datalog.tracing.loss_context import loss_context
 from gg_datalog.tracing.private import (
     BufferAOTInput,
     FakeTensorMode,
@@ -53,7 +54,7 @@ def trace_dynamo(
     if not program.backward:
         module.requires_grad_(False)
     _attributes_as_buffers(module)
-    with mode, ExitStack() as stack:
+    with mode, loss_context() as context, ExitStack() as stack:
         try:
             with replaced_state() as replaced:
                 captured = dynamo_graph_capture_for_export(whole)(*args, **kwargs)
@@ -63,7 +64,7 @@ def trace_dynamo(
             ) from error
         _check_kept(replaced)
         try:
-            with plain_calls(), lazy_modules():
+            with plain_calls(), lazy_modules(), context.again():
                 exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
         except AssertionError as error:
             raise _constant_of_program(error) from error

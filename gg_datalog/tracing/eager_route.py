@@ -12,9 +12,11 @@ from torch import fx, nn
 from torch.distributed.tensor import Partial
 
 from gg_datalog.tracing.collective_mode import Watched, drop_unread, never_waited
+from gg_datalog.tracing.extremes import extremes_as_operators
 from gg_datalog.tracing.fully_sharded import Unpacked
 from gg_datalog.tracing.functional import functionalized
 from gg_datalog.tracing.inputs import Input, attributes_of, local_of
+from gg_datalog.tracing.loss_context import loss_context
 from gg_datalog.tracing.private import (
     FakeTensorMode,
     fx_traceback,
@@ -65,7 +67,8 @@ def trace_eager(
 
     def forward(*_: torch.Tensor) -> list[torch.Tensor]:
         buckets_made(module)
-        returned.extend(_executed(program, module, args, kwargs))
+        with extremes_as_operators():
+            returned.extend(_executed(program, module, args, kwargs))
         never_waited()
         return [local_of(tensor) for _, tensor in returned]
 
@@ -103,12 +106,14 @@ def _executed(
     """What the program returns: outputs, gradients, and what it has replaced of its state."""
     plain = plain_names(module)
     parameters, before = dict(module.named_parameters()), dict(_state(module))
-    output = module(*args, **kwargs)
-    if program.loss is not None:
-        output = program.loss(output, *args, **kwargs)
-    if program.backward:
-        _differentiate(output, module)
-        all_used(module)
+    with loss_context() as context:
+        output = module(*args, **kwargs)
+        if program.loss is not None:
+            output = program.loss(output, *args, **kwargs)
+        if program.backward:
+            with context.again():
+                _differentiate(output, module)
+            all_used(module)
     if program.step is not None:
         program.step(module)
     yield from named(output, "output")

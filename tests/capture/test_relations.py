@@ -219,10 +219,70 @@ def test_fewer_shards_than_ranks() -> None:
     assert "blocks of neighbouring ranks holding the same: `x`" in texts[1]
 
 
+@pytest.mark.parametrize(
+    ("groups", "places"),
+    [
+        ([[0, 1, 2, 3]], [0, 0, 1, 1]),  # key/value heads that are fewer than the ranks
+        ([[0, 1], [2, 3]], [0, 1, 0, 1]),
+        ([[0, 2], [1, 3]], [0, 0, 1, 1]),
+        ([[1, 0], [3, 2]], [1, 0, 1, 0]),
+        ([[0, 1], [2, 3], [0, 2], [1, 3]], [0, 1, 0, 1]),  # a mesh: the custom
+        ([[0, 1, 2, 3], [0, 2], [1, 3]], [0, 0, 1, 1]),
+        ([[0], [1], [2], [3], [0, 1, 2, 3]], [0, 1, 0, 1]),
+    ],
+)
+def test_groups_say_which_ranks_hold_the_same(groups: list[list[int]], places: list[int]) -> None:
+    """The order of the only group of as many ranks, or neighbours where there is no such group."""
+    records = [
+        RankRecord(
+            r, {}, {str(i): (g, 0) for i, g in enumerate(groups) if r in g}, [one("w", [2])], []
+        )
+        for r in range(4)
+    ]
+    found = relate(record(-1, one("w", [4])), records, load_override({}), 4)
+    assert [box[0][0] // 2 for _, box in boxes(found)] == places
+
+
 def test_some_ranks_of_many() -> None:
     """Only ranks 0 and 1 of 4 were captured: the shards are still those of four ranks."""
     found = related([one("w", [8])], [[one("w", [2])]] * 2, world_size=4)
     assert boxes(found) == [(0, [[0, 2]]), (1, [[2, 4]])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "widths", "starts"),
+    [
+        ("parameter", [4, 4, 3], [0, 4, 8]),
+        ("parameter", [6, 3, 2, 1], [0, 6, 9, 11]),  # that of rank 1 is a fourth of twelve
+        ("parameter", [4, 3, 4, 3], [0, 4, 0, 4]),
+        ("input", [4, 4, 3, 3], [0, 0, 4, 4]),
+        ("parameter", [5, 2, 0], [0, 5, 7]),
+    ],
+)
+def test_uneven_shards(kind: str, widths: list[int], starts: list[int]) -> None:
+    total = max(a + n for a, n in zip(starts, widths, strict=True))
+    theirs = [[one("w", [2, n], kind=kind)] for n in widths]
+    found = related([one("w", [2, total], kind=kind)], theirs)
+    wanted = [[[0, 2], [a, a + n]] for a, n in zip(starts, widths, strict=True)]
+    assert [box for _, box in boxes(found)] == wanted
+    ((_, text),) = found.assumptions()
+    assert "uneven shards of dimension 1" in text
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "captured"),
+    [
+        ([13], [[4], [4], [3]], 3),
+        ([11], [[4], [4], [4]], 3),
+        ([6, 6], [[4, 6], [6, 2]], 2),
+        ([9, 2], [[4, 2], [5]], 2),
+        ([9], [[4], [5]], 3),  # a third rank was not captured
+        ([10], [[4], [2], [3], [3]], 4),
+    ],
+)
+def test_sizes_that_do_not_add_up(ours: list[int], theirs: list[list[int]], captured: int) -> None:
+    found = related([one("w", ours)], [[one("w", n)] for n in theirs], world_size=captured)
+    assert found.rows == [] and found.assumptions() == []
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,17 @@ def mean(x: Array, dim: Any = None, keepdim: bool = False, dtype: Any = None, **
     return np.asarray(x.mean(axes(dim, x.ndim), keepdims=keepdim))
 
 
+@op("aten.logsumexp")
+def logsumexp(x: Array, dim: Any, keepdim: bool = False) -> Array:
+    dims = tuple(dim) if isinstance(dim, (list, tuple)) else (dim,)
+    return np.asarray(np.log(np.exp(x).sum(dims, keepdims=keepdim)))
+
+
+@op("aten.logaddexp")
+def logaddexp(x: Array, y: Array) -> Array:
+    return np.asarray(np.logaddexp(*floats(x, y)))
+
+
 @op("aten.amax", "hlo.reduce_max")
 def amax(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
     return np.asarray(x.max(axes(dim, x.ndim), keepdims=keepdim))

@@ -209,6 +209,26 @@ TABLE = pair("", DENSE.replace("{9|3}", "5, 5")).seq + "return y"
 OTHER = [row(r, "ids", seq_box=[[6 - 3 * r, 9 - 3 * r]]) for r in range(3)]
 LOOKUP = pair("lookup", DENSE + "return {y|SUM(y)}", 3)
 SHARD = Case("rows of the vocabulary", TABLE, SHARDS, 3)
+# by a product with the mask, and ids that are clamped (TorchTitan)
+CLAMPED = Case(
+    "product with the mask",
+    TABLE.replace(
+        "y = embedding_dense_backward(g",
+        "twice: f32[5, 5, 4] = mul.Scalar(g, 2)\ny = embedding_dense_backward(twice",
+    ),
+    """
+g: f32[5, 5, 4]
+ids: i64[5, 5]
+inside: b[5, 5] = bitwise_and.Tensor(ge.Scalar(ids, 6 * rank), lt.Scalar(ids, 6 * rank + 6))
+shifted: i64[5, 5] = sub.Tensor(ids, 6 * rank)
+there: i64[5, 5] = clamp(shifted, 0, 5)
+wide: f32[5, 5, 1] = _to_copy(unsqueeze(inside, -1), dtype="float32")
+twice: f32[5, 5, 4] = mul.Scalar(g, 2)
+kept = mul.Tensor(twice, wide)
+"""
+    + ROWS,
+    3,
+)
 ODD = SHARDS.replace("6 * rank", "7 * rank").replace("rank + 6", "rank + 7 - (rank == 2)")
 ODD = ODD.replace("there, 6", "there, 7 - (rank == 2)")
 POSITIONS = "g: f32[{4|2}, 6, 4]\npos: i64[1, 6]\nids = expand(pos, [{4|2}, 6])\n"
@@ -269,6 +289,21 @@ LOOKUPS = (
         one row more | there, 6 | there, 7
         one row less | there, 6 | there, 5
         reduced | return y | return SUM(y)
+        """,
+    ),
+    *family(
+        CLAMPED,
+        """
+        = by a bool | kept = mul.Tensor(twice, wide) | kept = mul.Tensor(twice, unsqueeze(inside, -1))
+        = mask in front | mul.Tensor(twice, wide) | mul.Tensor(wide, twice)
+        not scaled by 2 | mul.Scalar(g, 2) | clone(g)
+        scaled by 3 | mul.Scalar(g, 2) | mul.Scalar(g, 3)
+        not cleared | backward(kept | backward(twice
+        kept outside | unsqueeze(inside, -1) | unsqueeze(logical_not(inside), -1)
+        clamped to more | (shifted, 0, 5) | (shifted, 0, 6)
+        clamped to fewer | (shifted, 0, 5) | (shifted, 0, 4)
+        lower bound off by one | ge.Scalar(ids, 6 * rank) | ge.Scalar(ids, 6 * rank + 1)
+        not shifted | sub.Tensor(ids, 6 * rank) | clone(ids)
         """,
     ),
     SHARD.but("odd", maps=None, seq=TABLE.replace("18", "20"), dist=ODD),
