@@ -14,7 +14,7 @@ import pyarrow as pa
 from gg_datalog.extract.case import Case, CaseFiles, load_case, output_on
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
-from gg_datalog.extract.dense import dense_rows
+from gg_datalog.extract.dense import chooses_matrices, dense_rows
 from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import Graph, Node, Ref, integers_of, is_symbolic, samples_of
@@ -99,7 +99,8 @@ def lowered(
             _ids_between(rows, worlds)
         prepare(worlds[name])
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
-        dense_rows(side, notes)
+        if chooses_matrices(worlds["seq"].contexts[0].side):
+            dense_rows(side, notes)
         if name == "seq" and any(map(_exchanges, case.dist.values())):
             stacked_twins(side)
     return worlds
