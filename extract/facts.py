@@ -14,7 +14,7 @@ import pyarrow as pa
 from gg_datalog.extract.case import Case, CaseFiles, load_case, output_on
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
-from gg_datalog.extract.dense import dense_rows
+from gg_datalog.extract.dense import chooses_matrices, dense_rows
 from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import Graph, Node, Ref, integers_of, is_symbolic, samples_of
@@ -79,7 +79,7 @@ def lowered(
     say: Callable[[str], None],
     prepare: Callable[[World], None] = lambda world: None,
 ) -> dict[str, World]:
-    """Both sides, lowered: the sequential one first, of which the other one knows what it contracts.
+    """Both sides, lowered: the sequential one first, for the other one asks what it contracts.
     ``prepare`` is shown each before it is lowered."""
     worlds: dict[str, World] = {}
     exponentials = any(map(_has_exponentials, (case.seq, *case.dist.values())))
@@ -99,7 +99,8 @@ def lowered(
             _ids_between(rows, worlds)
         prepare(worlds[name])
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
-        dense_rows(side, notes)
+        if chooses_matrices(worlds["seq"].contexts[0].side):
+            dense_rows(side, notes)
         if name == "seq" and any(map(_exchanges, case.dist.values())):
             stacked_twins(side)
     return worlds

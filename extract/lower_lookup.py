@@ -39,6 +39,7 @@ def masked_lookup(ctx: Context, gives: Base, of: View, mask: View) -> None:
     if ids_at.base.shape != mask.base.shape:
         return
     digits = _as_term(found.operands[0], found.maps[0], found.labels).dims[found.label]
+    digits = tuple(d for d in digits if d.extent > 1)
     letters = [str(i) for i in range(len(of.dims))]
     operands = [View(table.base, (*table_at.dims, digits)), View(ids.base, ids_at.dims)]
     made = space([(operands[0], [*letters, TAKEN]), (operands[1], letters)], _naming)
@@ -163,17 +164,37 @@ def _note_lookup(
     out: Letters,
     mask: Base | None = None,
 ) -> None:
-    segments = made.segments[TAKEN]
-    if len(segments) != 1 or gives in ctx.side.notes.taken:
+    rows = looked_along(made)
+    if rows is None or gives in ctx.side.notes.taken:
         return
-    label = segments[0][0]
-    labels = tuple(
-        Label(x.extent, x.factor, "sum") if i == label else x for i, x in enumerate(made.labels)
-    )
+    labels, label = rows
     name = f"{gives.name}?lookup"
     found = Lookup(name, operands, labels, made.maps, label, made.result(out)[0], gives, mask)
     ctx.side.lookups.append(found)
     ctx.side.notes.taken[gives] = found
+
+
+def looked_along(made: Space) -> tuple[tuple[Label, ...], int] | None:
+    """The labels of a lookup, and which of them is looked up: of a table of one row a label that no
+    operand carries."""
+    segments = made.segments[TAKEN]
+    if not segments:
+        return (*made.labels, Label(1, "v", "parallel")), len(made.labels)
+    label = segments[0][0]
+    if len(segments) > 1 or label < 0:
+        return None
+    summed = [
+        Label(x.extent, x.factor, "sum") if i == label else x for i, x in enumerate(made.labels)
+    ]
+    return tuple(summed), label
+
+
+def hot_along(made: Space) -> tuple[tuple[Label, ...], int]:
+    """The labels of one-hot ids, and which of them counts the ids: of one id a label that the
+    result does not have."""
+    if not made.segments[TAKEN]:
+        return (*made.labels, Label(1, "v", "parallel")), len(made.labels)
+    return made.labels, made.segments[TAKEN][0][0]
 
 
 IDS_IN_RANGE = ("ids in range", "ids lie inside the table that they look up ([0, rows))")
