@@ -238,11 +238,15 @@ def opened(
 ) -> tuple[Part, ...]:
     """What an operator leaves open under `block`; refused where it may not be applied. Of labels of
     the ranks only so many positions count."""
-    parts: list[Part] = []
+    parts, digits = list[Part](), dict[int, str]()
     extents = counting(dist, block) | {at: (0, n) for at, n in (counts or {}).items()}
     for at, label in enumerate(seq.labels):
         if label.kind not in FREE:
             mine = [run for run in block.runs if run.seq == at]
+            if any(run.step > 1 for run in mine):
+                parts.append(digit(seq, dist, block, at, extents)._replace(axis=((by, at),)))
+                digits |= {run.dist: label.kind for run in mine}
+                continue
             lo, n = block.seq[at], mine[0].n if mine else 1
             for run in mine:
                 beside = [other for other in block.runs if other.dist == run.dist]
@@ -264,10 +268,30 @@ def opened(
                 )
                 need(sum(alike) == 1 and not any(run.dist == at for run in block.runs), other)
                 continue
+            if at in digits:
+                need(digits[at] == label.kind, other)
+                continue
             run = only((run for run in block.runs if run.dist == at), other)
             whole = (run.stride, (block.dist[at], run.n)) == (1, extents[at])
             need(whole and seq.labels[run.seq].kind == label.kind, other)
     return tuple(parts)
+
+
+def digit(
+    seq: Shape, dist: Shape, block: Block, at: int, extents: Mapping[int, tuple[int, int]]
+) -> Part:
+    """A label of which the ranks have the same range out of every so many positions, and reduce
+    that as one dimension of their own."""
+    label, lo, why = seq.labels[at], block.seq[at], "the ranks reduce another range"
+    mine = sorted((run for run in block.runs if run.seq == at), key=lambda run: -run.step)
+    outer, n = mine[0], mine[1].n if len(mine) > 1 else 1
+    beside = sorted((run for run in block.runs if run.dist == outer.dist), key=lambda r: -r.step)
+    need(label.kind not in (*FREE, "whole") and beside == mine and len(mine) < 3, why)
+    need(all((run.step, run.stride) == (1, 1) for run in mine[1:]) and outer.stride == n, why)
+    need((block.dist[outer.dist], outer.n * n) == extents[outer.dist], why)
+    every = outer.n * outer.step == label.extent
+    need(every and n < outer.step and lo + n <= outer.step, why)
+    return Part((), label.kind, lo, n, outer.step)
 
 
 def given(seq: Shape, dist: Shape, block: Block, at: int = 0) -> Block:

@@ -23,7 +23,7 @@ HUGE = 1e100  # beyond, numbers overflow on one side before they do on the other
 
 def limits(parts: Parts) -> Limits:
     """The restrictions that a stack of parts stands for."""
-    return frozenset((_axis(part.along), part.lo, part.n) for part in parts)
+    return frozenset((_axis(part.along), part.lo, part.n, part.extent) for part in parts)
 
 
 def _axis(along: tuple[tuple[str, int], ...]) -> Any:

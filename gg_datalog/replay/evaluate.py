@@ -33,8 +33,9 @@ from gg_datalog.replay.program import resolve
 from gg_datalog.replay.tensor import Tensor
 
 Axis = tuple[str, int, Any]  # (operator, label or place, inner axis or None)
-Limits = frozenset[tuple[Axis, int, int]]  # (axis, lo, n)
+Limits = frozenset[tuple[Axis, int, int, int]]  # (axis, lo, n, extent)
 EVERYTHING: Limits = frozenset()
+Rows = tuple[int, ...]  # positions of a label
 REDUCE = {"sum": torch.sum, "max": torch.amax, "min": torch.amin}
 JOIN = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum}
 
@@ -78,6 +79,13 @@ def based(view: View, value: Tensor) -> tuple[Tensor, Tensor]:
     base, shown = torch.zeros(total, dtype=value.dtype), torch.zeros(total, dtype=torch.bool)
     base[at], shown[at] = value.reshape(-1), True
     return base.reshape(view.base.shape), shown.reshape(view.base.shape)
+
+
+def rows_of(label: int | str, lo: int, n: int, extent: int) -> Rows:
+    """[lo, lo + n) of every ``extent`` positions of a label."""
+    if isinstance(label, str):
+        raise NotEvaluated("a size that depends on data")
+    return tuple(i for i in range(label) if lo <= i % extent < lo + n)
 
 
 def _along(steps: Tensor, axis: int, rank: int) -> Tensor:
@@ -175,7 +183,7 @@ class Evaluator:
     def _compute(self, base: Base, limits: Limits) -> Tensor:
         if not limits and base in self._of_node:
             return self._of_node[base]
-        names = {axis[0] for axis, _, _ in limits}
+        names = {axis[0] for axis, *_ in limits}
         for name in names & set(self._lookups):
             if self._lookups[name].gives is base:
                 return self._lookup(self._lookups[name], limits)
@@ -209,15 +217,15 @@ class Evaluator:
     def _operator(self, op: Operator, base: Base, limits: Limits) -> Tensor:
         order = list(self.orders.get(op.signature, range(len(op.operands))))
         places = {op.name: order, f"{op.name}?swapped": order[::-1]}
-        labels: dict[int, tuple[int, int]] = {}
+        labels: dict[int, Rows] = {}
         inner: dict[int, set[Any]] = {}
-        for (by, place, rest), lo, n in limits:
+        for (by, place, rest), *part in limits:
             if by not in places:
                 raise NotEvaluated(f"a part of {base.name} by another operator")
             if rest is None:
-                labels[place] = (lo, n)
+                labels[place] = rows_of(op.labels[place].extent, *part)
             else:
-                inner.setdefault(places[by][place], set()).add((rest, lo, n))
+                inner.setdefault(places[by][place], set()).add((rest, *part))
         values = [
             self.value(view.base, frozenset(inner.get(i, ()))) for i, view in enumerate(op.operands)
         ]
@@ -225,7 +233,7 @@ class Evaluator:
         return self._result(op, place, values, labels).reshape(base.shape)
 
     def _result(
-        self, op: Operator, place: int, values: list[Tensor], labels: Mapping[int, tuple[int, int]]
+        self, op: Operator, place: int, values: list[Tensor], labels: Mapping[int, Rows]
     ) -> Tensor:
         if any(is_symbolic(label.extent) for label in op.labels):
             raise NotEvaluated(f"{op.name} has a size that depends on data")
@@ -286,7 +294,7 @@ class Evaluator:
         op: Operator,
         place: int,
         values: list[Tensor],
-        labels: Mapping[int, tuple[int, int]],
+        labels: Mapping[int, Rows],
         node: Json,
     ) -> Tensor:
         """A kernel with a sharding rule, run as its node runs it; of a part, the operand in
@@ -302,8 +310,12 @@ class Evaluator:
                 raise NotEvaluated(f"a part of {name}")
             first = row.linear[0]
             spread = over_labels(op.operands[first], op.maps[first], op.labels, values[first])
-            mask = torch.zeros_like(spread)
-            mask[_window(spread, labels)] = 1
+            mask = torch.ones_like(spread)
+            for label, rows_here in labels.items():
+                if spread.shape[label] > 1:
+                    kept = torch.zeros(spread.shape[label], dtype=mask.dtype)
+                    kept[list(rows_here)] = 1
+                    mask = mask * _along(kept, label, spread.ndim)
             term = _as_term(op.operands[first], op.maps[first], op.labels)
             whole = torch.zeros(prod(op.operands[first].base.shape), dtype=torch.float64)
             at = viewed(
@@ -348,22 +360,22 @@ class Evaluator:
 
     def _lookup(self, found: Lookup, limits: Limits) -> Tensor:
         """A lookup as a product with one-hot ids, its label restricted."""
-        labels: dict[int, tuple[int, int]] = {}
+        labels: dict[int, Rows] = {}
         inner: dict[int, set[Any]] = {}
-        for (by, place, rest), lo, n in limits:
+        for (by, place, rest), *part in limits:
             if by != found.name:
                 raise NotEvaluated(f"a part of {found.gives.name} by several operators")
             if rest is None:
-                labels[place] = (lo, n)
+                labels[place] = rows_of(found.labels[place].extent, *part)
             else:
-                inner.setdefault(place, set()).add((rest, lo, n))
+                inner.setdefault(place, set()).add((rest, *part))
         table, ids = (
             over_labels(v, m, found.labels, self.value(v.base, frozenset(inner.get(i, ()))))
             for i, (v, m) in enumerate(zip(found.operands, found.maps, strict=True))
         )
-        lo, n = labels.get(found.label, (0, found.labels[found.label].extent))
-        rows = _along(torch.arange(lo, lo + n), found.label, len(found.labels))
-        rest = _restricted(table, {found.label: (lo, n)})
+        kept = labels.get(found.label, tuple(range(found.labels[found.label].extent)))
+        rows = _along(torch.tensor(kept), found.label, len(found.labels))
+        rest = _restricted(table, {found.label: kept})
         return _placed(contracted(ids == rows, rest, [found.label]), found.labels, found.result)
 
 
@@ -381,17 +393,12 @@ class _Places(dict[str, Any]):
         return _Place(name)
 
 
-def _window(array: Tensor, labels: Mapping[int, tuple[int, int]]) -> tuple[slice, ...]:
-    places = [slice(None)] * array.dim()
-    for label, (lo, n) in labels.items():
-        if array.shape[label] > 1:
-            places[label] = slice(lo, lo + n)
-    return tuple(places)
-
-
-def _restricted(array: Tensor, labels: Mapping[int, tuple[int, int]]) -> Tensor:
+def _restricted(array: Tensor, labels: Mapping[int, Rows]) -> Tensor:
     """Only some positions of some labels, where the operand carries them."""
-    return array[_window(array, labels)]
+    for label, rows in labels.items():
+        if array.shape[label] > 1:
+            array = array.index_select(label, torch.tensor(rows))
+    return array
 
 
 def _placed(array: Tensor, labels: Sequence[Label], result: Sequence[int]) -> Tensor:
@@ -417,11 +424,11 @@ def contracted(a: Tensor, b: Tensor, gone: Sequence[int]) -> Tensor:
 
 
 def evaluate(
-    op: Operator, operands: list[Tensor], place: int, limits: Mapping[int, tuple[int, int]]
+    op: Operator, operands: list[Tensor], place: int, limits: Mapping[int, Rows]
 ) -> Tensor:
     """A result of an operator over its labels, its operands given over them, cut to ``limits``."""
     name = re.split(r"[(\[#]", op.signature)[0].split(" over ")[0]
-    full = [limits[i][1] if i in limits else x.extent for i, x in enumerate(op.labels)]
+    full = [len(limits[i]) if i in limits else x.extent for i, x in enumerate(op.labels)]
     gone = [i for i, x in enumerate(op.labels) if x.kind in REDUCE]
     if name == "contract":
         return contracted(operands[0], operands[1], gone)

@@ -37,7 +37,8 @@ Block = tuple[tuple[Run, ...], ...]
 
 
 class Part(NamedTuple):
-    """Only [lo, lo + n) of ``extent`` positions of an axis have been reduced by ``kind``.
+    """Only [lo, lo + n) of ``extent`` positions of an axis have been reduced by ``kind``; of every
+    ``extent`` positions where the axis has more of them.
 
     ``along`` is the axis: last an operator with the label that it reduces, before it, the outermost
     first, the operators that passed it on, each with the place of the operand."""

@@ -47,6 +47,7 @@ def bucket(f: Fuzzer, x: Tensor) -> None:
     for i, t in enumerate(some):
         made = replace(t, seq=ours[i]["node"], dist=tuple(row[i] for row in names), made=True)
         f.tensors.append(f.relaid(made, axis, WHOLE))
+        f.forced.append(f.tensors[-1])  # (the ranks need all of them for any: so does the other)
 
 
 class _Form:

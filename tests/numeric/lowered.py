@@ -48,7 +48,7 @@ from .kernels_np import (
 from .promotion import INTEGERS, Array, Invalid, cast, numpy_type
 
 Axis = tuple[str, int, Any]  # (operator, label or place, inner axis or None)
-Limits = frozenset[tuple[Axis, int, int]]  # (axis, lo, n)
+Limits = frozenset[tuple[Axis, int, int, int]]  # (axis, lo, n, extent)
 EVERYTHING: Limits = frozenset()
 
 
@@ -271,7 +271,7 @@ class Evaluator:
 
     # ---- records -------------------------------------------------------------------------------
     def _compute(self, base: Base, limits: Limits) -> Array:
-        for name in {axis[0] for axis, _, _ in limits}:
+        for name in {axis[0] for axis, *_ in limits}:
             if name in self._lookups and self._lookups[name].gives is base:
                 return self._lookup(self._lookups[name], limits)
             if name in self._others and self._others[name].gives[0][0] is base:
@@ -309,18 +309,18 @@ class Evaluator:
 
     def _split(
         self, names: Sequence[str], limits: Limits, order: Mapping[str, Sequence[int]]
-    ) -> tuple[dict[int, tuple[int, int]], dict[int, set[Any]]] | None:
+    ) -> tuple[dict[int, tuple[int, int, int]], dict[int, set[Any]]] | None:
         """Restricted labels, and restrictions to pass on per operand; None: not of this operator."""
-        labels: dict[int, tuple[int, int]] = {}
+        labels: dict[int, tuple[int, int, int]] = {}
         inner: dict[int, set[Any]] = {}
-        for (by, place, rest), lo, n in limits:
+        for (by, place, rest), lo, n, extent in limits:
             if by not in names:
                 return None
             if rest is None:
                 assert place not in labels
-                labels[place] = (lo, n)
+                labels[place] = (lo, n, extent)
             else:
-                inner.setdefault(order[by][place], set()).add((rest, lo, n))
+                inner.setdefault(order[by][place], set()).add((rest, lo, n, extent))
         return labels, inner
 
     def _operator(self, op: Operator, base: Base, limits: Limits) -> Array:
@@ -359,12 +359,13 @@ class Evaluator:
             over_labels(v, m, found.labels, self.value(v.base, frozenset(inner.get(i, ()))))
             for i, (v, m) in enumerate(zip(found.operands, found.maps, strict=True))
         )
-        lo, n = labels.get(found.label, (0, found.labels[found.label].extent))
+        extent = found.labels[found.label].extent
+        kept = labels.get(found.label, (0, extent, extent))
         shape = [1] * len(found.labels)
-        shape[found.label] = n
-        rows = np.arange(lo, lo + n).reshape(shape)
+        shape[found.label] = -1
+        rows = np.asarray(rows_of(extent, *kept)).reshape(shape)
         hot = (ids == rows).astype(float)
-        product = hot * _restricted(table, {found.label: (lo, n)})
+        product = hot * _restricted(table, {found.label: kept})
         total = product.sum(found.label, keepdims=True)
         if found.mask is not None:
             total = np.where(self._mask(found, 1), 0, total)
@@ -390,13 +391,17 @@ class Evaluator:
 _JOIN = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
-def _restricted(array: Array, labels: Mapping[int, tuple[int, int]]) -> Array:
+def rows_of(label: int, lo: int, n: int, extent: int) -> list[int]:
+    """[lo, lo + n) of every ``extent`` positions of a label."""
+    return [i for i in range(label) if lo <= i % extent < lo + n]
+
+
+def _restricted(array: Array, labels: Mapping[int, tuple[int, int, int]]) -> Array:
     """Only some positions of some labels, where the operand carries them."""
-    places = [slice(None)] * array.ndim
-    for label, (lo, n) in labels.items():
+    for label, part in labels.items():
         if array.shape[label] > 1:
-            places[label] = slice(lo, lo + n)
-    return array[tuple(places)]
+            array = np.take(array, rows_of(array.shape[label], *part), label)
+    return array
 
 
 def _placed(array: Array, labels: Sequence[Label], result: Sequence[int]) -> Array:

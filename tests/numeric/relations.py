@@ -74,8 +74,8 @@ def limits(text: str) -> Limits:
     while rest is not None:
         along, kind, lo, n, extent, rest = rest
         assert kind in ("sum", "max", "min") and lo >= 0 and lo + n <= extent, text
-        assert not any(along == axis for axis, _, _ in found), f"an axis twice: {text}"
-        found.add((along, lo, n))
+        assert not any(along == axis for axis, *_ in found), f"an axis twice: {text}"
+        found.add((along, lo, n, extent))
     return frozenset(found)
 
 
