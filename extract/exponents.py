@@ -260,7 +260,7 @@ def also_sum(ctx: Context, made: View, terms: Sequence[View], known: bool = True
 
 
 def _made_of(ctx: Context, terms: Iterable[View], base: Base) -> bool:
-    """Is one of the terms the tensor itself, in other words? It is put together from pieces, say."""
+    """Is one of the terms the tensor itself, in other words? (It is put together, say.)"""
     seen: set[Base] = set()
     todo = [t.base for t in terms]
     while todo:

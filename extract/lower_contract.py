@@ -131,7 +131,10 @@ def _member_by_member(
     """Notes a product over a dimension along which ``x`` is put together as the sum of the products
     of its members: each may be open in a reduction of its own."""
     for split in splits_of(ctx, x, lx, y, ly, out):
-        products = [contract(ctx, a, split.lx, b, split.ly, out) for a, b in split.pairs]
+        try:
+            products = [contract(ctx, a, split.lx, b, split.ly, out) for a, b in split.pairs]
+        except Unsupported:  # a slice of the other one is 0, say
+            continue
         rows = [over(made, wide(one, made.shape)) for one in products]
         known = [row for row in rows if row is not None]
         if len(known) == len(rows):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gg_datalog.extract.blanks import Blank
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
 from gg_datalog.extract.exponents import (
     written_terms,
 )
 from gg_datalog.extract.graph import SYMBOL, is_symbolic
+from gg_datalog.extract.halves import Half
 from gg_datalog.extract.labels import Letters, space
 from gg_datalog.extract.lower_contract import contract
-from gg_datalog.extract.lower_lookup import IDS_IN_RANGE, TAKEN, hot_along, take
+from gg_datalog.extract.lower_lookup import IDS_IN_RANGE, TAKEN, hot_along, ids_between, take
 from gg_datalog.extract.lower_mask import masked
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import joined, need, sliced
@@ -182,6 +184,11 @@ def one_hot(ctx: Context, ids: View, li: Letters, extent: int, mask: View | None
     plain = all(v.scale == ONE for v, _ in operands)
     if mask is not None:
         plain = plain and mask.dims == ids.dims and mask.base.shape == ids.base.shape
+    place = view.dims[-1][0].dim if len(view.dims[-1]) == 1 else -1
+    ends = ids_between(ctx.side, ids.base) if ids.scale == ONE else None
+    if ends is not None and place >= 0 and 0 <= ends[1] < extent - 1:
+        blank = Blank(0, (Half(-1, place, ends[1] + 1),), False)
+        ctx.side.notes.blanks.setdefault(view.base, blank)
     if made is not None and plain and len(made.segments[TAKEN]) <= 1:
         of = None if mask is None else mask.base
         hot = f"{view.base.name}?hot"

@@ -13,11 +13,12 @@ from gg_datalog.extract.exponents import (
     tidy,
     total_of,
 )
+from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.labels import Letters, Space, space
 from gg_datalog.extract.notes import Looked
 from gg_datalog.extract.records import Label, Lookup, Sum
 from gg_datalog.extract.scale import ONE
-from gg_datalog.extract.side import _as_term
+from gg_datalog.extract.side import Side, _as_term
 from gg_datalog.extract.view import Base, Digit, View, compose, identity
 
 TAKEN = "v"
@@ -88,11 +89,39 @@ def take(ctx: Context, table: View, lt: Letters, ids: View, li: Letters, out: Le
     if made is not None and table.scale == ids.scale == ONE:
         _note_lookup(ctx, view.base, [table, ids], made, out)
     ctx.notes.assume(*IDS_IN_RANGE)
+    between(ctx, ids, 0, table.shape[list(lt).index(TAKEN)] - 1)
     looked = Looked(table, tuple(lt), ids, tuple(li), tuple(out), view.dims)
     if view.scale == ONE and view.base not in ctx.side.notes.looked:
         ctx.side.notes.looked[view.base] = looked
         _distributed(ctx, view, looked)
     return view
+
+
+def between(ctx: Context, ids: View, low: int, high: int) -> None:
+    """Notes between what ids lie that are looked up: they are trusted to."""
+    if ids.scale == ONE and not is_symbolic(high):
+        known = ctx.side.notes.ids.get(ids.base, (low, high))
+        ctx.side.notes.ids[ids.base] = max(low, known[0]), min(high, known[1])
+
+
+def ids_between(side: Side, base: Base) -> tuple[int, int] | None:
+    """Between what integers lie that are computed from ids, as far as that is known."""
+    if not side.notes.ids:
+        return None
+    if side.is_one(View(base, ())):
+        return 1, 1
+    known = side.notes.ids.get(base)
+    for gives, rows in side.integers.sums if known is None else ():
+        if gives is base:
+            ends = [ids_between(side, of) for of, _ in rows]
+            spans = [(e, n) for e, (_, n) in zip(ends, rows, strict=True) if e is not None]
+            if len(spans) == len(rows):
+                low = sum(min(a * n, b * n) for (a, b), n in spans)
+                return low, sum(max(a * n, b * n) for (a, b), n in spans)
+    for gives, of, _, value in side.integers.fills if known is None else ():
+        if gives is base and (inner := ids_between(side, of)) is not None:
+            return min(value, inner[0]), max(value, inner[1])
+    return known
 
 
 def _distributed(ctx: Context, made: View, of: Looked) -> None:

@@ -464,8 +464,8 @@ class Side:
         return View(base, _dims_of(shape, base)).scaled(common)
 
     def _also_flat(self, made: Concat) -> None:
-        """Notes a rank's concatenation of concatenations along the same dimension as one of all their
-        members, which may lie at equal steps: a cache that one head after the other is put into."""
+        """Notes a rank's concatenation of concatenations along the same dimension as one of all
+        their members, which may lie at equal steps: a cache into which head by head is put."""
         members = pieces.members_of(made, pieces.MOST)
         if self.name != "dist" or not made.local or len(members) == len(made.members):
             return
@@ -488,7 +488,7 @@ class Side:
         self._note_pieces(made[0].base, made[0].dims, dim, spans or _as_spans(views, dim), local)
         return made[0]
 
-    def _between_zeros(self, views: list[View], dim: int, local: bool) -> list[View]:
+    def _between_zeros(self, views: Sequence[View], dim: int, local: bool) -> list[View]:
         """Views with those in one where they follow each other without zeros between them."""
         found: list[View] = []
         for zero, run in groupby(views, key=self.is_zero):

@@ -213,7 +213,7 @@ def _logsumexp(at: Site, x: Ref, dim: int, form: str, lost: bool) -> Ref:
 
 def parallel_softmax(f: Fuzzer, x: Tensor) -> None:
     """Softmax (or its logarithm) along a dimension that is cut, by its maximum and its sum."""
-    dims = ranked(x, 1)
+    ranked(x, 1)
     cut = [a for a in f.axes if x.layout[a][0] == "S"]
     if not cut or any(p[0] in "PL" for p in x.layout):
         raise Invalid("nothing is cut")

@@ -56,6 +56,13 @@ FUSED = Case(
     "x: f32[4, 4]\nz: f32[4, 6]\nu: f32[4, 6]\nv: f32[6, 10]\nw: f32[6, 5]\nt: f32[10, 5]\n"
     'c = mm(cat([mm(x, u), mm(z, v)], 1), cat([w, t], 0))\ny = relu(all_reduce(c, "sum", "g"))\nreturn y',
 )
+ROWS = Case(
+    "members of which one meets rows of 0",
+    "x: f32[4, 8]\nz: f32[4, 8]\nw: f32[3, 5]\no: f32[13, 5] = zeros([13, 5])\n"
+    "y = relu(mm(cat([x, z], 1), cat([o, w], 0)))\nreturn y",
+    "x: f32[2, 8]\nz: f32[2, 8]\nw: f32[3, 5]\no: f32[13, 5] = zeros([13, 5])\n"
+    "y = relu(mm(cat([x, z], 1), cat([o, w], 0)))\nreturn y",
+)
 SHARES = Case(
     "the rows of the sum, a share each",
     PROJECTED.seq,
@@ -99,6 +106,8 @@ SHARES = Case(
     FUSED,
     FUSED.miss("weights exchanged", "cat([w, t], 0)", "cat([slice(t, 0, 0, 6), w, slice(t, 0, 6, 10)], 0)"),
     FUSED.miss("one weight doubled", "cat([w, t], 0)", "cat([w, mul.Tensor(t, 2)], 0)"),
+    ROWS,
+    ROWS.miss("members exchanged", "cat([x, z], 1)", "cat([z, x], 1)"),
     SHARES,
     SHARES.but("shares exchanged", groups={"g": [[1, 0]]}),
 )  # fmt: skip
