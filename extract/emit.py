@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
+from gg_datalog.extract.blanks import fades, operand_half
 from gg_datalog.extract.flatten import flat_sums, uses
+from gg_datalog.extract.halves import Half
 from gg_datalog.extract.notes import Counted
 from gg_datalog.extract.records import Concat, DigitMap, Label, Lookup, OneHot, Operator, Slice, Sum
 from gg_datalog.extract.scale import ONE, Scale
@@ -40,10 +43,14 @@ class Emitter:
         return row[0]
 
     def shape(
-        self, labels: Sequence[Label], maps: Sequence[DigitMap], results: Sequence[Sequence[int]]
+        self,
+        labels: Sequence[Label],
+        maps: Sequence[DigitMap],
+        results: Sequence[Sequence[int]],
+        faded: Sequence[Half] = (),
     ) -> str:
-        """The id of a shape, its rows written once."""
-        key = (tuple(labels), tuple(maps), tuple(map(tuple, results)))
+        """The id of a shape, its rows written once. ``faded``: where nothing is added up."""
+        key = (tuple(labels), tuple(maps), tuple(map(tuple, results)), tuple(faded))
         if key in self._shapes:
             return self._shapes[key]
         name = self._shapes[key] = f"f{len(self._shapes)}"
@@ -59,6 +66,8 @@ class Emitter:
             self.add("result_rank", name, place, len(result))
             for dim, label in enumerate(result):
                 self.add("result_dim", name, place, dim, label)
+        for half in faded:
+            self.add("label_fades", name, *half)
         return name
 
     def view_shape(
@@ -95,14 +104,21 @@ def lead_orders(sides: Sequence[tuple[Side, set[Base], Counter[Base]]]) -> dict[
     """Per signature the order of its operands: those that few operators share come first, so that
     the rules start from an operand that tells operators apart."""
     fan: dict[str, list[int]] = {}
+    masks: set[tuple[str, int]] = set()  # they are known by their positions: others come first
     for side, live, count in sides:
         for op in (*side.operators, *side.alternatives):
             if not any(b in live for b, _ in op.gives):
                 continue
             mine = [count[v.base] for v in op.operands]
+            halves = side.notes.halves
+            masks |= {(op.signature, i) for i, v in enumerate(op.operands) if v.base in halves}
             worst = fan.setdefault(op.signature, mine)
             fan[op.signature] = [max(p) for p in zip(worst, mine, strict=False)]
-    return {s: sorted(range(len(f)), key=lambda i, f=f: f[i]) for s, f in fan.items()}  # type: ignore[misc]
+
+    def worth(signature: str, place: int) -> tuple[bool, int]:
+        return (signature, place) in masks, fan[signature][place]
+
+    return {s: sorted(range(len(f)), key=partial(worth, s)) for s, f in fan.items()}
 
 
 def in_word(count: Counted) -> bool:
@@ -228,12 +244,20 @@ class SideEmitter:
         return signature == "contract" or (plain and name in self.commutative)
 
     def _one(self, op: Operator, name: str, order: list[int], labels: tuple[Label, ...]) -> None:
-        shape = self.out.shape(labels, [op.maps[i] for i in order], [r for _, r in op.gives])
+        notes = self.side.notes
+        faded = list(fades(notes, op)) if notes.blanks else []
+        digits = [op.maps[i] for i in order]
+        shape = self.out.shape(labels, digits, [r for _, r in op.gives], faded)
         self.out.add(f"{self.side.name}_operator", name, op.signature, shape)
         self.out.add("operand_count", name, len(order))
         for place, i in enumerate(order):
             view = op.operands[i]
             self.out.add("operand_of", name, place, view.base.name, self.out.scale(view.scale))
+            half = operand_half(notes, op, i) if notes.halves else None
+            if half is not None:
+                self.out.add("operand_half", name, place, *half)
+                if op.signature.startswith("masked_fill(") and (order[0], i) == (0, 1):
+                    self.out.add("hidden_by", name, *half)
         for place, (base, _) in enumerate(op.gives):
             self.out.add("result_of", name, place, base.name)
 
@@ -264,7 +288,10 @@ class SideEmitter:
             cut.size,
             cut.gives.name,
         )
-        self._needs(cut.name, cut.gives, [cut.of], cut)
+        if cut.other:
+            self.out.add("alternative", cut.name)
+        else:
+            self._needs(cut.name, cut.gives, [cut.of], cut)
 
     def _concat(self, cat: Concat) -> None:
         local = [int(cat.local)] if self.side.name == "dist" else []
@@ -281,6 +308,9 @@ class SideEmitter:
                 cat.dim,
                 start,
             )
+        if cat.other:
+            self.out.add("alternative", cat.name)
+            return
         self._needs(cat.name, cat.gives, [v for v, _ in cat.members], cat)
 
     def _lookup(self, found: Lookup) -> None:
@@ -356,6 +386,8 @@ def write_sides(
             out.add("random_draw", signature)
         if "sum" in present:
             out.add("plain_sum", "sum")
+        for name in sorted({"max", "min"} & set(present)):
+            out.add("plain_extremum", name)
         for signature, place, kind in sorted(side.passes):
             if signature in present:
                 out.add("lets_pass", signature, present[signature].index(place), kind)

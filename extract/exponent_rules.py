@@ -139,6 +139,8 @@ def of_sum(ctx: Context, made: View, terms: Sequence[View]) -> View:
     if common is None:
         forms = [_lifted(ctx, f, shape) for f in forms]
         common = _common(forms, shape)
+    if common is None:
+        common, forms = _taken_out(ctx, forms, shape)
     if common is None or any(f.core is None for f in forms):
         return made
     cores = [wide(f.core, shape).scaled(f.by) for f in forms if f.core is not None]
@@ -162,6 +164,25 @@ def _common(forms: Sequence[Weighted], shape: Sequence[int]) -> tuple[View, ...]
     if len({frozenset((t.base, t.dims, t.scale) for t in row) for row in rows}) > 1:
         return None
     return tuple(rows[0])
+
+
+def _taken_out(
+    ctx: Context, forms: Sequence[Weighted], shape: Sequence[int]
+) -> tuple[tuple[View, ...] | None, list[Weighted]]:
+    """The terms that all have, and what is left of each without them: of one position per rank the
+    sum of exponentials is the exponential itself."""
+    rows = [[wide(t, shape) for t in f.terms] for f in forms]
+    keys = [{(t.base, t.dims, t.scale) for t in row} for row in rows]
+    shared = set.intersection(*keys)
+    common = tuple(t for t in rows[0] if (t.base, t.dims, t.scale) in shared)
+    if not common or not all(is_real(ctx, t.base) for row in rows for t in row):
+        return None, list(forms)
+    left = []
+    for form, row in zip(forms, rows, strict=True):
+        rest = [t for t in row if (t.base, t.dims, t.scale) not in shared]
+        core = _times(ctx, form.core, power(ctx, rest, shape)) if rest else form.core
+        left.append(Weighted(core, common, form.by))
+    return common, left
 
 
 def _lifted(ctx: Context, form: Weighted, shape: Sequence[int]) -> Weighted:

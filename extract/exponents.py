@@ -252,6 +252,22 @@ def also_sum(ctx: Context, made: View, terms: Sequence[View], known: bool = True
         return
     by = made.scale.inverse()
     found = tuple(r.scaled(by) for r in rows if r is not None)
-    if known:
+    if known and not _made_of(ctx, found, made.base):
         ctx.side.notes.summed.setdefault(made.base, found)
+    if len(found) == 1:
+        ctx.side.alternative(identity(made.base), found[0])
     ctx.side.other_sum(made.base, found)
+
+
+def _made_of(ctx: Context, terms: Iterable[View], base: Base) -> bool:
+    """Is one of the terms the tensor itself, in other words? (It is put together, say.)"""
+    seen: set[Base] = set()
+    todo = [t.base for t in terms]
+    while todo:
+        one = todo.pop()
+        if one is base:
+            return True
+        if one not in seen:
+            seen.add(one)
+            todo += [t.base for t in ctx.side.notes.summed.get(one, ())]
+    return False

@@ -19,8 +19,8 @@ FINITE = frozenset(
      "cos", "cumsum", "dropout", "elu", "erf", "floor", "gelu", "gelu_backward", "hardtanh",
      "leaky_relu", "masked", "masked_fill", "max", "maximum", "min", "minimum", "modulo", "mul",
      "permuted", "put", "relu", "round", "scatter", "select", "sigmoid", "sigmoid_backward",
-     "sign", "silu", "silu_backward", "sin", "softmax", "softplus", "sum", "take", "tanh",
-     "tanh_backward", "threshold_backward", "trunc"]
+     "sign", "silu", "silu_backward", "sin", "softmax", "softplus", "sort", "sum", "take", "tanh",
+     "tanh_backward", "threshold_backward", "topk", "trunc"]
 )  # fmt: skip
 # Operators that give finite numbers even for infinite ones and for none (NaN). The limits of tanh,
 # sigmoid, erf and sign are finite, too, but of what is no number they are none.
@@ -30,6 +30,8 @@ TAMED = frozenset(
 )  # fmt: skip
 # Norms, and their gradients.
 NORM = re.compile(r"(aten|apex)\.\w*(layer|rms|group)_norm")
+# Finite for -inf, as masks are made of.
+TAMING = re.compile(r"softmax|attention|^exp\b|^sigmoid|^tanh|^(eq|ne|lt|le|gt|ge|argmax|topk)\b")
 POLE_AT_0 = frozenset(["div", "log", "reciprocal", "rsqrt", "sqrt"])
 INFINITE = re.compile(r"\b-?(inf|nan)\b")
 
@@ -60,6 +62,30 @@ def may_be_infinite(
     if finite is not None:
         finite.update(one for one, infinite in known.items() if not infinite)
     return known[base]
+
+
+def holds_infinity(base: Base) -> bool:
+    """Was an infinite constant put into the tensor, or into what it is computed from? Operators of
+    which nothing is known are taken to give finite numbers for finite ones."""
+    seen, todo = set[Base](), [base]
+    while todo:
+        one = todo.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        made = one.made
+        signature = made.signature if isinstance(made, Operator) else ""
+        if INFINITE.search(signature):
+            return True
+        if not TAMING.search(signature):
+            todo += one.needs
+    return False
+
+
+def gives_finite(signature: str) -> bool:
+    """Does an operator give finite numbers for finite ones, whatever they are?"""
+    name = re.split(r"[(\[# ]", signature)[0]
+    return name in FINITE | TAMED | {"exp"} and INFINITE.search(signature) is None
 
 
 def _itself(base: Base, positive: Container[Base] | None) -> tuple[bool | None, list[Base]]:

@@ -13,6 +13,9 @@ from gg_datalog.extract.records import Sum
 from gg_datalog.extract.side import Side, collected
 from gg_datalog.extract.view import Base, View, compose
 
+SHORT = 12
+"""A sum within another one has a flat form of its own up to so many terms."""
+
 
 def uses(side: Side, live: set[Base], outputs: Iterable[Base]) -> Counter[Base]:
     """How often each base tensor is an operand, outputs counted too."""
@@ -36,14 +39,18 @@ def uses(side: Side, live: set[Base], outputs: Iterable[Base]) -> Counter[Base]:
 
 
 def flat_sums(side: Side, live: set[Base], count: Counter[Base]) -> list[Sum]:
-    """A flat form of every outermost sum that contains others, or multiples of others."""
+    """A flat form of every outermost sum that contains others, or multiples of others; and of the
+    sequential sums within, where it is short: the ranks may have added up that much of it."""
     found: list[Sum] = []
     opened: set[Base] = set()
     for add in reversed(side.sums):  # what is added up later contains what was before
-        if add.kind != "sum" or add.gives not in live or add.gives in opened:
+        within = add.gives in opened
+        if add.kind != "sum" or add.gives not in live or (within and side.name == "dist"):
             continue
-        terms, inside = _opened(add, count, side.spread)
+        terms, inside = _opened(add, count, side.spread, SHORT if within else None)
         opened |= inside
+        if within and len(terms) > SHORT:
+            continue
         if len(terms) > len(add.terms) or (inside and len(terms) > 1):
             found.append(
                 Sum(f"{add.name}?flat", "sum", terms, add.gives, add.target, add.node, add.rank)
@@ -52,10 +59,11 @@ def flat_sums(side: Side, live: set[Base], count: Counter[Base]) -> list[Sum]:
 
 
 def _opened(
-    add: Sum, count: Counter[Base], spread: Mapping[Base, Sum]
+    add: Sum, count: Counter[Base], spread: Mapping[Base, Sum], most: int | None
 ) -> tuple[list[View], set[Base]]:
     """The terms of a sum with those sums opened that nothing outside of it uses, and these. (An
-    average that each rank adds its own to before all is averaged again is used once per rank.)"""
+    average that each rank adds its own to before all is averaged again is used once per rank.)
+    Where they are more than ``most`` not all are opened."""
     terms, inside = list(add.terms), set[Base]()
     uses = Counter(t.base for t in terms)
     shut: set[Base] = set()
@@ -68,6 +76,8 @@ def _opened(
             terms = [view for view in wider if view is not None]
             uses.update(part.base for part in _terms(base, spread))
             inside.add(base)
+        if most is not None and len(terms) > most:
+            break
     return collected(terms) or terms, inside
 
 

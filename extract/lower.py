@@ -12,6 +12,7 @@ from gg_datalog.extract import (
     lower_along,
     lower_attention,
     lower_backward,
+    lower_bits,
     lower_contract,
     lower_experts,
     lower_index,
@@ -56,6 +57,7 @@ from gg_datalog.extract.names import (
 from gg_datalog.extract.scale import ONE, finite, scale
 from gg_datalog.extract.side import At
 from gg_datalog.extract.signature import Unbound, bound, packet_of
+from gg_datalog.extract.tabulated import tabulated
 from gg_datalog.extract.view import View
 from gg_datalog.foundation.errors import InputError
 
@@ -88,6 +90,7 @@ _ = (
     lower_along,
     lower_attention,
     lower_backward,
+    lower_bits,
     lower_contract,
     lower_experts,
     lower_index,
@@ -139,6 +142,7 @@ def lower(ctx: Context) -> Iterator[Call]:
             value = checked(ctx, node, value_of(ctx, node, name))
             if isinstance(value, View) and ctx.side.is_one(value):
                 value = within(value, node.dtype or "")
+            value = tabulated(ctx, node, name, value)
             ctx.values[node.name] = value
             _typed(ctx, node, value)
         if node.op != "call_function":
@@ -216,11 +220,17 @@ def _literal(ctx: Context, node: Node) -> View | None:
     """Integers that the graph holds, where no input relation speaks of them."""
     if node.op != "get_attr" or not isinstance(node.value, list) or node.name in ctx.related:
         return None
-    flat = list(_flat(node.value))
-    shape = _ints(node.shape or ())
-    if not is_integer(node.dtype or "") or not all(type(n) is int for n in flat):
+    values = _integers(node)
+    return None if values is None else lower_positions.literal(ctx, values, _ints(node.shape or ()))
+
+
+def _integers(node: Node) -> tuple[int, ...] | None:
+    """The integers that a node of an integer type holds, row by row, where the graph says them."""
+    if not isinstance(node.value, list) or not is_integer(node.dtype or ""):
         return None
-    return lower_positions.literal(ctx, flat, shape) if len(flat) == prod(shape) else None
+    flat = tuple(_flat(node.value))
+    whole = all(type(n) is int for n in flat)
+    return flat if whole and len(flat) == prod(_ints(node.shape or ())) else None
 
 
 def _flat(values: Any) -> Iterator[Any]:
@@ -244,6 +254,10 @@ def _source(ctx: Context, node: Node) -> Value:
     kind = "input" if node.name in ctx.related else "opaque"
     view = ctx.side.source([int(e) for e in shape], kind)
     view.base.dtype = node.dtype or ""
+    if node.name in ctx.ids:
+        ctx.side.notes.ids[view.base] = ctx.ids[node.name]
+    if (values := _integers(node)) is not None and len(values) > 1 == len(view.dims):
+        ctx.side.notes.known[view.base] = values
     if kind == "opaque":
         _note_opaque(ctx, node, "no input relation speaks of it")
     return view

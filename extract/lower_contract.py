@@ -16,16 +16,13 @@ from gg_datalog.extract.dtypes import (
     product,
     repeated,
 )
-from gg_datalog.extract.exponent_rules import (
-    over_dims,
-)
-from gg_datalog.extract.exponents import (
-    is_weighted,
-)
+from gg_datalog.extract.exponent_rules import over_dims
+from gg_datalog.extract.exponents import is_weighted, over, wide
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_math import added, factor
 from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.memberwise import splits_of
 from gg_datalog.extract.records import Concat
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import Digit, View
@@ -71,6 +68,7 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
         learn(view, found)
     for x, lx, y, ly in ((both[0], la, both[1], lb), (both[1], lb, both[0], la)):
         _without_padding(ctx, view, x, lx, y, ly, out)
+        _member_by_member(ctx, view, x, lx, y, ly, out)
     view = view.scaled(by)
     if found is not None or not is_weighted(ctx, a, b):
         return view
@@ -125,6 +123,22 @@ def _without_padding(
     part = ctx.side.slice(y, list(ly).index(lx[dim]), start, piece.shape[dim])
     if part is not None:
         ctx.side.alternative(made, contract(ctx, piece, lx, part, ly, out))
+
+
+def _member_by_member(
+    ctx: Context, made: View, x: View, lx: Letters, y: View, ly: Letters, out: Letters
+) -> None:
+    """Notes a product over a dimension along which ``x`` is put together as the sum of the products
+    of its members: each may be open in a reduction of its own."""
+    for split in splits_of(ctx, x, lx, y, ly, out):
+        try:
+            products = [contract(ctx, a, split.lx, b, split.ly, out) for a, b in split.pairs]
+        except Unsupported:  # a slice of the other one is 0, say
+            continue
+        rows = [over(made, wide(one, made.shape)) for one in products]
+        known = [row for row in rows if row is not None]
+        if len(known) == len(rows):
+            ctx.side.sum_of_multiples(made.base, known)
 
 
 def piece_of(ctx: Context, x: View) -> tuple[View, int, int] | None:

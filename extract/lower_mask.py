@@ -7,12 +7,12 @@ from math import isnan
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
-from gg_datalog.extract.dtypes import (
-    valued,
-)
+from gg_datalog.extract.dtypes import valued
+from gg_datalog.extract.halves import Half, over_base, seen_as
 from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_math import integer_pair, kinds
-from gg_datalog.extract.lower_movement import stretched
+from gg_datalog.extract.lower_movement import need, stretched
+from gg_datalog.extract.lower_positions import counted
 from gg_datalog.extract.notes import Cleared
 from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE, Scale, scale
@@ -60,6 +60,11 @@ def inverted(ctx: Context, x: View) -> View:
         return stretched(ctx.side.constant(scale(int(ctx.side.is_zero(x)))), x.shape)
     out = ctx.elementwise("logical_not", [x])[0]
     ctx.side.notes.truths.add(out.base)
+    half = ctx.side.notes.halves.get(x.base)
+    if half is not None and x.scale == ONE and (seen := seen_as(half, x)) is not None:
+        found = over_base(seen.otherwise(), out)
+        if found is not None:
+            ctx.side.notes.halves.setdefault(out.base, found)
     if x.scale == ONE:
         ctx.side.integers.nots.append((out.base, x.base))
     return out
@@ -69,6 +74,11 @@ def inverted(ctx: Context, x: View) -> View:
 def where(ctx: Context) -> Value:
 
     mask = ctx.tensor("condition")
+    first, second = ctx.argument("self"), ctx.argument("other")
+    if is_infinite(second) and not is_infinite(first) and ctx.dtype("condition") == "bool":
+        return masked_infinite(ctx, ctx.operand("self"), inverted(ctx, mask), second)
+    if is_infinite(first) and not is_infinite(second):
+        return masked_infinite(ctx, ctx.operand("other"), mask, first)
     a, b = (
         infinite(ctx, value) if is_infinite(value) else ctx.operand(name)
         for name in ("self", "other")
@@ -100,6 +110,8 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
     in_type(ctx, value)
     if ctx.side.is_zero(mask):
         return stretched(x, broadcast([x, mask]))
+    if ctx.side.is_one(mask) and mask.scale == ONE:
+        return stretched(ctx.side.constant(value), broadcast([x, mask]))
     if value.zero and x.scale != ONE:  # a factor stays outside, where other forms find it
         return masked(ctx, replace(x, scale=ONE), mask, value).scaled(x.scale)
     shape = broadcast([x, mask])
@@ -143,5 +155,36 @@ def masked_infinite(ctx: Context, x: View, mask: View, value: float) -> View:
     if isnan(value):
         raise Unsupported("a fill that is not a number")
     shape = broadcast([x, mask])
+    if ctx.side.is_zero(mask):
+        return stretched(x, shape)
+    if ctx.side.is_one(mask):
+        return stretched(infinite(ctx, value), shape)
     views = [stretched(v, shape) for v in (x, mask)]
     return ctx.elementwise(f"masked_fill({value})", views)[0]
+
+
+# ---- one side of a diagonal
+@lowers("aten.triu", "aten.tril")
+def triangle(ctx: Context) -> Value:
+    """What lies above (below) a diagonal, and 0 on its other side; of ones a comparison of columns
+    with rows."""
+    x, by = ctx.operand("self"), ctx.argument("diagonal", default=0)
+    if type(by) is not int or len(x.dims) < 2 or x.base.ring:
+        raise Unsupported("its diagonal is not known")
+    rows, columns = x.shape[-2:]
+    upper = "triu" in ctx.node.target
+    half = Half(0, 1, by) if upper else Half(1, 0, -by)
+    known = half.everywhere([rows, columns])
+    if known:
+        return x
+    if known is not None:
+        return need(ctx.side.constant(scale(0)).expanded(x.shape))
+    ends = counted(ctx, 0, 1, columns), counted(ctx, by, 1, rows).unsqueezed(1)
+    mask = ctx.elementwise("ge" if upper else "le", list(ends))[0]
+    ctx.side.notes.truths.add(mask.base)
+    found = over_base(half, mask)
+    if found is not None:
+        ctx.side.notes.halves.setdefault(mask.base, found)
+    if ctx.side.is_one(x):
+        return stretched(mask, x.shape).scaled(x.scale)
+    return masked(ctx, x, inverted(ctx, mask), scale(0))

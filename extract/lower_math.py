@@ -33,6 +33,7 @@ from gg_datalog.extract.exponents import (
     written_terms,
 )
 from gg_datalog.extract.finite import may_be_infinite
+from gg_datalog.extract.halves import Half, over_base, positions
 from gg_datalog.extract.lower_lookup import of_rows, without_maximum
 from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.lower_positions import shifted
@@ -207,6 +208,26 @@ def integer_pair(ctx: Context, out: View, op: str, a: View, b: View) -> None:
         ctx.side.integers.pairs.append((out.base, op, a.base, b.base))
 
 
+def compared(ctx: Context, name: str, a: View, b: View) -> Half | None:
+    """Where a comparison of positions is true, in the dimensions of the result."""
+    starts = {base: c.start for base, c in ctx.side.notes.counted.items() if c.step == 1}
+    found, rank = [], max(len(a.dims), len(b.dims))
+    for view in (a, b) if name in ("gt", "ge") else (b, a):
+        number = ctx.as_number(view)
+        whole = None if number is None else number.integer
+        at = (-1, whole) if whole is not None else None
+        if at is None and view.scale == ONE:
+            at = positions(view, starts)
+        if at is None or at[1] is None:
+            return None
+        dim, start = at
+        found.append((dim + rank - len(view.dims) if dim >= 0 else dim, start))
+    (col, up), (row, down) = found
+    if row == col:
+        return None
+    return Half(row, col, down - up + int(name in ("gt", "lt")))
+
+
 COMPARISONS = {"lt": ("lt", 0), "le": ("lt", 1), "ge": ("ge", 0), "gt": ("ge", 1)}
 
 
@@ -215,7 +236,13 @@ def compare(ctx: Context) -> Value:
     name = ctx.node.target.split(".")[1]
     dtype = ctx.dtype("self")
     x, bound = valued(ctx, ctx.tensor("self")), ctx.argument("other")
-    out = ctx.elementwise(name, [x, ctx.tensor("other")])[0]
+    other = ctx.tensor("other")
+    half = compared(ctx, name, x, other)
+    if half is not None and (known := half.everywhere(broadcast([x, other]))) is not None:
+        return need(ctx.side.constant(scale(int(known))).expanded(broadcast([x, other])))
+    out = ctx.elementwise(name, [x, other])[0]
+    if half is not None and (found := over_base(half, out)) is not None:
+        ctx.side.notes.halves.setdefault(out.base, found)
     plain = out.base.shape == x.base.shape and x.scale == ONE
     whole = type(bound) is int and abs(bound) < 2**30
     if plain and whole and dtype in ("", *PLAIN_IDS):

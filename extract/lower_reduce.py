@@ -27,6 +27,7 @@ from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import need
 from gg_datalog.extract.records import Concat
 from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.tabulated import chosen
 from gg_datalog.extract.view import View
 
 
@@ -191,6 +192,7 @@ def arg_extremum(ctx: Context, kind: str) -> View:
 
     out = ctx.apply(f"arg{kind}", [(x, letters)], [kept], naming)[0]
     learn(out, (0, x.shape[dim] - 1))
+    chosen(ctx, out, x.shape[dim])
     return out.unsqueezed(dim) if keep else out
 
 

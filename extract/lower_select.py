@@ -10,6 +10,7 @@ from gg_datalog.extract.lower_lookup import TAKEN
 from gg_datalog.extract.lower_mask import infinite, is_infinite
 from gg_datalog.extract.lower_movement import bounds, filled, need, sliced, surrounded
 from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.tabulated import chosen
 from gg_datalog.extract.view import View, identity
 
 
@@ -74,6 +75,10 @@ def ordered(ctx: Context) -> Value:
     signature = f"{name}({attributes(ctx, ['dim'])}) of {len(x.dims) - dim}"
     found = ctx.apply(signature, [(x, letters)], [out] * results, naming, created={"k": extent})
     learn(found[-1], (0, x.shape[dim] - 1))
+    if name == "topk":
+        chosen(ctx, found[-1], x.shape[dim])
+    elif not ctx.argument("descending", default=False) and is_permutation(ctx, x, extent):
+        ctx.side.alternative(found[-1], inverse_of(ctx, x))
     if len(x.dims) == 1 and extent == x.shape[0] and found[-1].scale == ONE:
         ctx.side.notes.permutations.add(found[-1].base)
     return found[0] if results == 1 else tuple(found)
@@ -86,7 +91,16 @@ def inverse(ctx: Context, ids: View, value: View) -> View:
     def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
         return letter, "whole"
 
-    return ctx.apply("permuted", [(ids, ["t"]), (value, ["t"])], [["t"]], naming, linear=(1,))[0]
+    made = ctx.apply("permuted", [(ids, ["t"]), (value, ["t"])], [["t"]], naming, linear=(1,))[0]
+    if ctx.side.notes.counted.get(value.base) == (0, 1, ids.shape[0]) and value.scale == ONE:
+        ctx.side.alternative(made, inverse_of(ctx, ids))
+        ctx.side.notes.permutations.add(made.base)
+    return made
+
+
+def inverse_of(ctx: Context, ids: View) -> View:
+    """The permutation that undoes ``ids``: it sorts them, and it has i at position ``ids[i]``."""
+    return ctx.apply("inverse", [(ids, ["t"])], [["t"]], lambda _, __: ("t", "whole"))[0]
 
 
 def is_permutation(ctx: Context, ids: View, extent: int) -> bool:

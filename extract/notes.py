@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gg_datalog.extract.blanks import Blank
+from gg_datalog.extract.halves import Half
 from gg_datalog.extract.pieces import Pieces
 from gg_datalog.extract.records import Lookup
 from gg_datalog.extract.scale import ONE, Scale
@@ -141,6 +143,13 @@ class Counted(NamedTuple):
     extent: int
 
 
+class Tabled(NamedTuple):
+    """``values[i]`` where ``of``, which has the dimensions of the base, is i."""
+
+    of: Base
+    values: tuple[int, ...]
+
+
 class Cut(NamedTuple):
     """What a slice is a slice of: ``kept`` are the labels that its own dimensions carry."""
 
@@ -179,6 +188,13 @@ class Notes:
     chosen: dict[Base, View] = field(default_factory=dict)  # positions where a mask is true
     placed: dict[Base, View] = field(default_factory=dict)  # 0 but where this mask is true
     counted: dict[Base, Counted] = field(default_factory=dict)
+    halves: dict[Base, Half] = field(default_factory=dict)  # of masks: where they are true
+    blanks: dict[Base, Blank] = field(default_factory=dict)
+    # a "sum" of what is never less than 0, which may be 0, or a "max" that is finite or -inf
+    spotted: dict[Base, str] = field(default_factory=dict)
+    ids: dict[Base, tuple[int, int]] = field(default_factory=dict)  # what is looked up: the ends
+    known: dict[Base, tuple[int, ...]] = field(default_factory=dict)  # integers of a buffer
+    tables: dict[Base, Tabled] = field(default_factory=dict)
     permutations: set[Base] = field(default_factory=set)  # every position once
     truths: set[Base] = field(default_factory=set)  # true and false alone
     weighted: dict[Base, Weighted] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from gg_datalog.extract.records import Concat
 from gg_datalog.extract.scale import scale
 from gg_datalog.extract.view import Digit, Dims, View, identity, merge
 
@@ -173,6 +174,21 @@ def note_origin(side: Side, box: View, span: Span) -> None:
         of = View(span.of.base, span.of.dims)
         note = Pieces(box.dims, 0, (span._replace(of=of),), True)
         side.notes.pieces.setdefault(box.base, note)
+
+
+def members_of(made: Concat, most: int) -> list[tuple[View, int]]:
+    """The members of a rank's concatenation, in place of members that are such concatenations along
+    the same dimension what these are made of; up to so many."""
+    found: list[tuple[View, int]] = []
+    for view, start in made.members:
+        inner = view.base.made
+        within = isinstance(inner, Concat) and inner.local and inner.dim == made.dim
+        if not isinstance(inner, Concat) or not within or view.dims != identity(view.base).dims:
+            found.append((view, start))
+            continue
+        rest = members_of(inner, most)
+        found += [(part.scaled(view.scale), start + offset) for part, offset in rest]
+    return found if len(found) <= most else made.members
 
 
 def concatenated(

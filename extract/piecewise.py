@@ -182,8 +182,8 @@ def sliced(side: Side, view: View, dim: int, start: int, size: int) -> View | No
         made = in_line(side, taken(spans, start, size), local)
         shape = [size if k == dim else 1 for k in range(len(view.dims))]
         return None if made is None else made.reshaped(shape)
-    found = _sliced_rows(side, view, dim, start, size)
-    return found or _sliced_along(side, view, dim, start, size)
+    found = _sliced_along(side, view, dim, start, size)
+    return found or _sliced_rows(side, view, dim, start, size)
 
 
 def _sliced_rows(side: Side, view: View, dim: int, start: int, size: int) -> View | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -107,8 +108,32 @@ def divided(ctx: Context, a: View, b: View) -> View:
     if short is not None:
         return short
     made = ctx.elementwise("div", [a, b], linear=(0,))[0]
+    count = _count_of(ctx, b)
+    if count is not None:
+        text = f"`{count.base.node}` is not 0: it divides, where it is at least 1"
+        ctx.notes.assume("divisors", text)
+        plain = divided(ctx, a, count)
+        ctx.side.alternative(plain, made)  # as it is written
+        return plain
     term_by_term(ctx, made, a, b, "div")
     return quotient(ctx, made, a, b)
+
+
+def _count_of(ctx: Context, by: View) -> View | None:
+    """The number n, where ranks divide by max(n, 1), in place of a sequential program that divides
+    by what is undefined for 0: of whole numbers that are none, at least 0, it is n."""
+    made = by.base.made
+    if ctx.side.name != "dist" or ctx.side.bounds or not isinstance(made, Operator):
+        return None
+    if by.base.shape or not AT_LEAST_1.match(made.signature) or len(made.operands) != 1:
+        return None
+    of = made.operands[0]
+    whole = of.base.range is not None and of.base.range[0] >= 0 and of.scale.integer is not None
+    positive = of.scale.ratio > 0 and not of.base.ring
+    return of.scaled(by.scale) if whole and positive else None
+
+
+AT_LEAST_1 = re.compile(r"clamp(_min)?\(%, (min=)?1\)( of \w+)?$")
 
 
 def _is_quotient(base: Base) -> bool:

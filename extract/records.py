@@ -56,7 +56,8 @@ class Sum:
 
 @dataclass(eq=False)
 class Slice:
-    """``gives`` = [start, start+size) of dimension ``dim`` of ``of``."""
+    """``gives`` = [start, start+size) of dimension ``dim`` of ``of``. ``other``: this is another
+    form of what some record gives."""
 
     name: str
     of: View
@@ -67,11 +68,13 @@ class Slice:
     target: str = ""
     node: str = ""
     rank: int = 0
+    other: bool = False
 
 
 @dataclass(eq=False)
 class Concat:
-    """``gives`` = members one after the other along ``dim``: (view, offset)."""
+    """``gives`` = members one after the other along ``dim``: (view, offset). ``other``: this is
+    another form of what some record gives."""
 
     name: str
     members: list[tuple[View, int]]
@@ -81,6 +84,7 @@ class Concat:
     target: str = ""
     node: str = ""
     rank: int = 0
+    other: bool = False
 
 
 @dataclass(eq=False)

@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import groupby
 from math import prod
 from typing import Any
 
 from gg_datalog.extract import pieces
+from gg_datalog.extract.blanks import learn
 from gg_datalog.extract.dtypes import ring
 from gg_datalog.extract.labels import Letters, Naming, Space, space
 from gg_datalog.extract.notes import Cut, Notes
@@ -59,7 +61,12 @@ class Side:
     told: frozenset[int] | None = None
     samples: tuple[tuple[int, int], ...] = ()  # between what integers lie that were tried
     exponentials: bool = False  # does some program write exponentials out?
+    bounds: bool = False  # does the sequential program keep numbers above others?
     mesh: bool = False  # are tensors cut in more than one way?
+    # member by member: the widths of what products are put together from, and of those of the other
+    # side (None: not known yet, or there are none)
+    widths: set[tuple[int, ...]] = field(default_factory=set)
+    others: set[tuple[int, ...]] | None = None
     blocks: list[Sum] = field(default_factory=list)  # other forms of sums, and what they need
     spread: dict[Base, Sum] = field(default_factory=dict)  # multiples of sums, term by term
     integers: IntegerFacts = field(default_factory=IntegerFacts)
@@ -127,6 +134,7 @@ class Side:
         for base in gives:
             base.made = record
         into.append(record)
+        learn(self.notes, record)
 
     # ---- operators
     def operator(
@@ -353,7 +361,7 @@ class Side:
             if start % inner == 0 and size % inner == 0:
                 kept = (Digit(-1, size // inner, 1),) if size > inner else ()
                 return _with_dim(view, dim, (*kept, *digits[1:]))
-        found = sliced(self, view, dim, start, size) or self._member(view, dim, start, size)
+        found = self._member(view, dim, start, size) or sliced(self, view, dim, start, size)
         return found or self.plain_slice(view, dim, start, size)
 
     def plain_slice(self, view: View, dim: int, start: int, size: int) -> View | None:
@@ -446,6 +454,7 @@ class Side:
                 offset += v.shape[dim]
             record = Concat(base.name, rows, kept.index(dim), base, local)
             self._made(record, [base], self.concats)
+            self._also_flat(record)
             self._numbered[key] = base
             back = common.inverse()
             noted = [s._replace(of=s.of.scaled(back)) for s in spans]
@@ -454,18 +463,39 @@ class Side:
             )
         return View(base, _dims_of(shape, base)).scaled(common)
 
+    def _also_flat(self, made: Concat) -> None:
+        """Notes a rank's concatenation of concatenations along the same dimension as one of all
+        their members, which may lie at equal steps: a cache into which head by head is put."""
+        members = pieces.members_of(made, pieces.MOST)
+        if self.name != "dist" or not made.local or len(members) == len(made.members):
+            return
+        record = Concat(f"{made.name}?flat", members, made.dim, made.gives, True, other=True)
+        record.target, record.node, record.rank = made.target, made.node, made.rank
+        made.gives.needs += [view.base for view, _ in members]
+        self.concats.append(record)
+
     def opaque_concat(
         self, views: Sequence[View], dim: int, local: bool, spans: pieces.Spans = ()
     ) -> View | None:
-        """Views one after the other, some of which repeat: an operator that needs them whole."""
+        """Views one after the other, some of which repeat: an operator that needs them whole. What
+        lies between zeros is put together first, in however many pieces it came."""
         if any(v.base.ring for v in views):  # what is no number yet
             return None
-        signature, given, out, created = _as_opaque(views, dim)
+        signature, given, out, created = _as_opaque(self._between_zeros(views, dim, local), dim)
         made = self.operator(signature, given, [out], _whole, created)
         if made is None:
             return None
         self._note_pieces(made[0].base, made[0].dims, dim, spans or _as_spans(views, dim), local)
         return made[0]
+
+    def _between_zeros(self, views: Sequence[View], dim: int, local: bool) -> list[View]:
+        """Views with those in one where they follow each other without zeros between them."""
+        found: list[View] = []
+        for zero, run in groupby(views, key=self.is_zero):
+            row = list(run)
+            made = None if zero else self.plain_concat(row, dim, local)
+            found += row if made is None else [made]
+        return found
 
     def as_opaque(self, joined: View, views: Sequence[View], dim: int) -> None:
         """Notes a concatenation as the operator that it is where a member is repeated along a

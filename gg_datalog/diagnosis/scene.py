@@ -154,6 +154,11 @@ class Scene:
         """The sequential node of every output."""
         return dict(self.rows("SELECT wants, seq FROM output_name ORDER BY wants"))
 
+    @cached_property
+    def fades(self) -> bool:
+        """Are there sums of which some is 0 for its position? Then a part may be all of it."""
+        return bool(self.rows("SELECT 1 FROM label_fades LIMIT 1"))
+
     def spoiled(self, seqs: Iterable[str]) -> tuple[str, ...]:
         """The outputs whose chains break at these sequential tensors."""
         sql = (

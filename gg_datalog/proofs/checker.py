@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, partial
 from itertools import groupby, pairwise
@@ -37,6 +37,7 @@ RULES: Mapping[str, int] = {
     **{"related_input": 1, "operator_holds": 3, "alone_holds": 3, "sum_holds": 5},
     **{"seq_slice_holds": 1, "dist_slice_holds": 1, "seq_member_holds": 2, "dist_concat_holds": 2},
     **{"lookup_holds": 3, "onehot_holds": 3, "counted_range": 2},
+    **{"part_closes": 1, "seq_bare": 1, "dist_bare": 1},
 }
 
 
@@ -86,12 +87,21 @@ class Label(NamedTuple):
     kind: str
 
 
+class Half(NamedTuple):
+    """Positions with `position(col) - position(row) >= least`, along labels (-1: position 0)."""
+
+    row: int
+    col: int
+    least: int
+
+
 class Shape(NamedTuple):
     """How dimensions carry labels: of each operand its digits, of each result its labels."""
 
     labels: list[Label]
     digits: dict[int, list[Digits]]
     results: dict[int, list[int]]
+    faded: Sequence[Half] = ()  # where nothing is added up
 
 
 class Operand(NamedTuple):
@@ -180,17 +190,65 @@ def multiplied(a: Coefficient, b: Coefficient) -> Coefficient:
     return Coefficient(a.number * b.number, "".join(above), "".join(below))
 
 
-def opened(seq: Shape, dist: Shape, block: Block, by: str) -> tuple[Part, ...]:
-    """What an operator leaves open under `block`; refused where it may not be applied."""
+def line(block: Block, label: int, on: int) -> tuple[range, int]:
+    """The sequential positions of a label, and where those of label `on` of the ranks, which is
+    paired with it, begin (-1: the label is position 0)."""
+    runs = [run for run in block.runs if (run.seq, run.dist) in ((label, on), (label, -1))]
+    beside = [run for run in block.runs if (run.seq == label) != (run.dist == on)]
+    need(len(runs) < 2 and not beside and (label in block.seq or label < 0), "other positions")
+    need(on in block.dist or on < 0, "other positions of the ranks")
+    need(all((run.step, run.stride) == (1, 1) for run in runs), "positions that are apart")
+    lo, n = block.seq.get(label, 0), runs[0].n if runs else 1
+    return range(lo, lo + n), block.dist.get(on, 0)
+
+
+def of_seq(block: Block, label: int) -> range:
+    """The sequential positions of a label."""
+    run = next((run for run in block.runs if run.seq == label), None)
+    return line(block, label, -1 if run is None else run.dist)[0]
+
+
+def fades(shape: Shape, label: int, at: range, where: Callable[[int], range]) -> bool:
+    """Does an operator add up nothing of a label beside these positions? `where`: the positions of
+    its other labels."""
+    behind = at.stop == shape.labels[label].extent
+    before = at.start == 0
+    for row, col, least in shape.faded:
+        if col == label:
+            behind |= at.stop - (where(row)[-1] if row >= 0 else 0) >= least
+        if row == label:
+            before |= (where(col)[0] if col >= 0 else 0) - at.start + 1 >= least
+    return behind and before
+
+
+def counting(dist: Shape, block: Block) -> dict[int, tuple[int, int]]:
+    """Per label of the ranks the positions (first, how many) that count."""
+    extents = {at: (0, label.extent) for at, label in enumerate(dist.labels)}
+    other = block.turned()
+    for at in {k for half in dist.faded for k in half[:2]}:
+        if at >= 0 and dist.labels[at].kind not in FREE and at in other.seq:
+            there = of_seq(other, at)
+            if fades(dist, at, there, partial(of_seq, other)):
+                extents[at] = there.start, len(there)
+    return extents
+
+
+def opened(
+    seq: Shape, dist: Shape, block: Block, by: str, counts: Mapping[int, int] | None = None
+) -> tuple[Part, ...]:
+    """What an operator leaves open under `block`; refused where it may not be applied. Of labels of
+    the ranks only so many positions count."""
     parts: list[Part] = []
+    extents = counting(dist, block) | {at: (0, n) for at, n in (counts or {}).items()}
     for at, label in enumerate(seq.labels):
         if label.kind not in FREE:
             mine = [run for run in block.runs if run.seq == at]
             lo, n = block.seq[at], mine[0].n if mine else 1
             for run in mine:
                 beside = [other for other in block.runs if other.dist == run.dist]
-                alone = len(mine) == len(beside) == 1 and block.dist[run.dist] == 0
-                whole = (run.step, run.stride, n) == (1, 1, dist.labels[run.dist].extent)
+                alone = len(mine) == len(beside) == 1
+                at_dist = block.dist[run.dist], n
+                whole = (run.step, run.stride) == (1, 1) and at_dist == extents[run.dist]
                 need(alone and whole, "the ranks reduce another range")
             fits = lo + n <= label.extent and (n == label.extent or label.kind != "whole")
             need(fits, "a dimension is not whole")
@@ -199,8 +257,15 @@ def opened(seq: Shape, dist: Shape, block: Block, by: str) -> tuple[Part, ...]:
     for at, label in enumerate(dist.labels):
         if label.kind not in FREE and label.extent > 1:
             other = "the ranks reduce something else"
+            if (block.dist.get(at), 1) == extents[at]:  # (of one position no run is told)
+                told = {run.seq for run in block.runs}
+                alike = (
+                    x.factor == label.factor for k, x in enumerate(seq.labels) if k not in told
+                )
+                need(sum(alike) == 1 and not any(run.dist == at for run in block.runs), other)
+                continue
             run = only((run for run in block.runs if run.dist == at), other)
-            whole = (run.n, run.stride, block.dist[at]) == (label.extent, 1, 0)
+            whole = (run.stride, (block.dist[at], run.n)) == (1, extents[at])
             need(whole and seq.labels[run.seq].kind == label.kind, other)
     return tuple(parts)
 
@@ -274,7 +339,8 @@ class Checker:
 
     def _shape(self, name: str) -> Shape:
         labels = [Label(*row[1:]) for row in self.all("label_of", name)]
-        found = Shape(labels, defaultdict(list), {})
+        faded = [Half(*row) for row in self.all("label_fades", name)]
+        found = Shape(labels, defaultdict(list), {}, faded)
         for at, dim, _ in self.all("digit_count", name):
             found.digits[at].append([])
             weight = 1
@@ -336,16 +402,74 @@ class Checker:
         (same, g), (signed, f) = self.one("dist_operator", o), self.one("seq_operator", s)
         need(same == signed, "the operators differ")
         dist = [Operand(of, scale, self.shape(g)) for _, of, scale in self.all("operand_of", o)]
-        seen = self._operands(s, dist, uses)
+        seen = self._operands(s, dist, uses, o)
         seq = self.shape(f)
         parts = opened(seq, self.shape(g), seen.block, s) + seen.parts
         block, (d,) = given(seq, self.shape(g), seen.block, at), self.one("result_of", o, at)
         return Statement(d, self.one("result_of", s, at)[0], seen.times, parts, block)
 
+    def part_closes(self, by: Any, uses: Uses) -> Statement:
+        """A part of what an operator adds up is all of it, where what is left adds nothing."""
+        x, (s,) = sole(uses), by
+        need(self.one("result_of", s, 0) == (x.seq,) and x.parts, "the part is of something else")
+        first, *rest = x.parts
+        seq = self.shape(self.one("seq_operator", s)[1])
+        ((of, label),) = first.axis
+        need(of == s, "the part is of something else")
+        own = {own: dim for dim, own in enumerate(seq.results[0])}
+        there = range(first.lo, first.lo + first.n)
+        need(
+            fades(seq, label, there, lambda k: of_seq(x.block, own[k])),
+            "what is left out adds something",
+        )
+        return x._replace(parts=tuple(rest))
+
+    def seq_bare(self, by: Any, uses: Uses) -> Statement:
+        """What holds an operand holds what is left of it where a mask hides nothing."""
+        x, (s,) = sole(uses), by
+        (f,), (of, scale) = self.one("seq_operator", s)[1:], self.one("operand_of", s, 0)
+        seq, dist = Operand(of, scale, self.shape(f)), self.own("dist", x.dist)
+        times, parts, block = self.seen([x], dist, seq)
+        need(not parts and not self._hidden(s, block), "the mask hides some of it")
+        (t,) = self.one("result_of", s, 0)
+        return Statement(x.dist, t, times, (), given(seq.shape, dist.shape, block))
+
+    def dist_bare(self, by: Any, uses: Uses) -> Statement:
+        """What is left of an operand on the ranks, where a mask hides nothing, holds what that
+        holds."""
+        x, (o,) = sole(uses), by
+        (g,), (of, scale) = self.one("dist_operator", o)[1:], self.one("operand_of", o, 0)
+        seq, dist = self.own("seq", x.seq), Operand(of, scale, self.shape(g))
+        times, parts, block = self.seen([x], dist, seq)
+        need(not parts and not self._hidden(o, block.turned()), "the mask hides some of it")
+        (d,) = self.one("result_of", o, 0)
+        return Statement(d, x.seq, times, (), given(seq.shape, dist.shape, block))
+
+    def _hidden(self, by: str, block: Block) -> bool:
+        """Does the mask of an operator hide something of a block?"""
+        row, col, least = self.one("hidden_by", by)
+        rows, cols = (of_seq(block, k) if k >= 0 else range(1) for k in (row, col))
+        return cols[-1] - rows[0] >= int(least)
+
+    def _masks_alike(self, o: str, s: str, at: int, block: Block) -> None:
+        """Masks of both sides compare positions, and are the same on a block."""
+        mine, theirs = (Half(*self.one("operand_half", by, at)) for by in (o, s))
+        (rows, down), (cols, across) = (
+            line(block, label, on) for label, on in ((theirs.row, mine.row), (theirs.col, mine.col))
+        )
+        far, near = cols.start - rows.start, across - down
+        alike = theirs.least - far == mine.least - near
+        within = len(rows) - 1, len(cols) - 1
+        true = [x - within[0] >= k for x, k in ((far, theirs.least), (near, mine.least))]
+        false = [x + within[1] < k for x, k in ((far, theirs.least), (near, mine.least))]
+        need(alike or all(true) or all(false), "the masks differ")
+
     def alone_holds(self, by: Any, uses: Uses) -> Statement:
-        """Of what a sequential sum adds up the ranks have a tensor of one position: a part."""
+        """Of what a sequential sum adds up (or takes the maximum of) the ranks have a tensor of one
+        position: a part."""
         (o, s, at), (signed, f) = by, self.one("seq_operator", by[1])
-        need(o is None and self.all("plain_sum", signed), "the operators differ")
+        plain = self.all("plain_sum", signed) or self.all("plain_extremum", signed)
+        need(o is None and plain, "the operators differ")
         dist, seq = self.own("dist", uses[0][0].dist), self.shape(f)
         seen = self._operands(s, [dist], uses)
         parts = opened(seq, dist.shape, seen.block, s)
@@ -353,13 +477,16 @@ class Checker:
         block, (t,) = given(seq, dist.shape, seen.block, at), self.one("result_of", s, at)
         return Statement(dist.tensor, t, seen.times, parts + seen.parts, block)
 
-    def _operands(self, s: str, dist: Sequence[Operand], uses: Uses) -> Seen:
+    def _operands(self, s: str, dist: Sequence[Operand], uses: Uses, o: str = "") -> Seen:
         """What operands are together of those of a sequential operator: at most one of them is
-        scaled or open, and the operator lets that pass."""
+        scaled or open, and the operator lets that pass. Of a mask that compares positions (of
+        operator `o` as well) nothing has to be said."""
         (signed, f), theirs = self.one("seq_operator", s), self.all("operand_of", s)
         need(len(dist) == len(theirs) == len(uses), "operands are missing, or there are too many")
         times, left, views = ONE, tuple[Part, ...](), list[Block]()
         for ours, (i, of, scale), used in zip(dist, theirs, uses, strict=True):
+            if not used:
+                continue
             found = self.seen(used, ours, Operand(of, scale, self.shape(f)), i)
             views.append(found.block)
             if found.times != ONE or found.parts:
@@ -372,7 +499,11 @@ class Checker:
                 need(passes, "the operator does not let pass what is scaled or open")
                 times = found.times
                 left = tuple(part._replace(axis=((s, i), *part.axis)) for part in found.parts)
-        return Seen(times, left, merged(views))
+        whole = merged(views)
+        for at, used in enumerate(uses):
+            if not used:
+                self._masks_alike(o, s, at, whole)
+        return Seen(times, left, whole)
 
     def sum_holds(self, by: Any, uses: Uses) -> Statement:
         """A sum over the ranks, term by term, of the terms of a sequential one or of one tensor."""
@@ -457,8 +588,11 @@ class Checker:
         rows = self._as_it_is(sole(uses[:1]), mine, theirs, 0)
         block = merged([rows, self._ids(ids, dist, seq, 1)])
         need(rows.seq[label] == lo, "a rank has other rows of the table")
-        self._reads((o, read, ids.dist), (s, there, ids.seq), lo, dist.labels[k], seq.labels[label])
-        return Statement(d, t, ONE, opened(seq, dist, block, s), given(seq, dist, block))
+        n = next((run.n for run in rows.runs if run.seq == label), 1)
+        shard = range(lo, lo + n), dist.labels[k].extent
+        self._reads((o, read, ids.dist), (s, there, ids.seq), shard, seq.labels[label].extent)
+        parts = opened(seq, dist, block, s, {k: n})
+        return Statement(d, t, ONE, parts, given(seq, dist, block))
 
     def onehot_holds(self, by: Any, uses: Uses) -> Statement:
         """One-hot ids, of which a rank has some columns."""
@@ -466,10 +600,11 @@ class Checker:
         read, g, k, d = self.one("dist_onehot", o)
         there, f, label, t = self.one("seq_onehot", s)
         seq, dist = self.shape(f), self.shape(g)
-        columns = Run(label, 1, dist.labels[k].extent, k, 1)
-        rows = normal({label: lo}, {k: 0}, [columns])
+        table, extent = seq.labels[label].extent, dist.labels[k].extent
+        shard = range(lo, min(lo + extent, table))
+        rows = normal({label: lo}, {k: 0}, [Run(label, 1, len(shard), k, 1)])
         block = merged([rows, self._ids(ids, dist, seq, 0)])
-        self._reads((o, read, ids.dist), (s, there, ids.seq), lo, dist.labels[k], seq.labels[label])
+        self._reads((o, read, ids.dist), (s, there, ids.seq), (shard, extent), table)
         need(not opened(seq, dist, block, s), "one-hot ids leave nothing open")
         return Statement(d, t, ONE, (), given(seq, dist, block))
 
@@ -482,19 +617,20 @@ class Checker:
     def _ids(self, x: Statement, dist: Shape, seq: Shape, at: int) -> Block:
         return self._as_it_is(x, Operand(x.dist, "1", dist), Operand(x.seq, "1", seq), at)
 
-    def _reads(self, dist: Any, seq: Any, lo: int, shard: Label, table: Label) -> None:
+    def _reads(self, dist: Any, seq: Any, shard: tuple[range, int], size: int) -> None:
         """Two lookups, each (operator, what it reads, ids), read the same row for every id: the
-        rank row `id - lo` of its shard where the id lies there, and else a row that is hidden."""
-        n, size = shard.extent, table.extent
-        need(lo in range(size - n + 1), "a rank has other rows of the table")
-        for (op, rows, of), first, count in (dist, lo, n), (seq, 0, size):
+        rank row `id - lo` of the rows of its shard (`shard`: which they are of the table, and of
+        how many rows) where the id lies there, and else a row that is hidden."""
+        mine, extent = shard
+        need(mine and mine.start >= 0 and mine.stop <= size, "a rank has other rows of the table")
+        for (op, rows, of), own, there in (dist, mine, extent), (seq, range(size), size):
             masks = [self.column(mask, of, size) for (mask,) in self.all("lookup_masked", op)]
             hidden = map(any, zip(*masks, strict=True)) if masks else [False] * size
             for i, (row, hide) in enumerate(zip(self.column(rows, of, size), hidden, strict=True)):
-                inside = hide != (first <= i < first + count) and 0 <= row < count
-                right = inside and (hide or row == i - first)
-                if not right and (masks or row != i or i < count):  # ids lie in the table
-                    raise Refused(f"id {i} does not read row {i - first} of {count}")
+                inside = hide != (i in own) and 0 <= row < there
+                right = inside and (hide or row == i - own.start)
+                if not right and (masks or row != i or i < there):  # ids lie in the table
+                    raise Refused(f"id {i} does not read row {i - own.start} of {len(own)}")
 
     def _column(self, tensor: str, of: str, size: int) -> list[int]:
         """The value of an integer tensor for each id in [0, size) that `of` may hold."""

@@ -153,6 +153,9 @@ def _operators(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
                 continue
             pairs = zip(facts.all("operand_of", o), facts.all("operand_of", s), strict=False)
             operands = [_groups(known.between(a[1], b[1])) for a, b in pairs]
+            for at, found in enumerate(operands):  # masks that compare positions need nothing
+                if facts.all("operand_half", o, at) and facts.all("operand_half", s, at):
+                    found.append(())
             for uses in product(*operands):
                 yield Derivation("operator_holds", (o, s, place), uses)
 
@@ -183,10 +186,29 @@ def _continued(a: Block, b: Block) -> Block | None:
         return None
 
 
+def _bare(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for side, tensor in (("seq", wanted.seq), ("dist", wanted.dist)):
+        for by, _, _ in known.givers("result_of", tensor):
+            if known.facts.all("hidden_by", by):
+                of = known.facts.one("operand_of", by, 0)[0]
+                pair = (wanted.dist, of) if side == "seq" else (of, wanted.seq)
+                for x in known.between(*pair):
+                    yield Derivation(f"{side}_bare", (by,), ((x,),))
+
+
+def _closings(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
+    for s, _, _ in known.givers("result_of", wanted.seq):
+        for _, f in known.facts.all("seq_operator", s):
+            if known.facts.all("label_fades", f):
+                for x in known.between(wanted.dist, wanted.seq):
+                    yield Derivation("part_closes", (s,), ((x,),))
+
+
 def _alone(known: Derivations, wanted: Statement) -> Iterator[Derivation]:
     for s, _, _ in known.givers("result_of", wanted.seq):
         for signed, _ in known.facts.all("seq_operator", s):
-            if known.facts.all("plain_sum", signed):
+            plain = ("plain_sum", "plain_extremum")
+            if any(known.facts.all(relation, signed) for relation in plain):
                 _, operand, _ = known.facts.all("operand_of", s)[0]
                 for x in known.between(wanted.dist, operand):
                     yield Derivation("alone_holds", (None, s, 0), ((x,),))
@@ -351,6 +373,6 @@ def _read(facts: Checker, side: str, by: str) -> list[str]:
 
 Finder = Callable[[Derivations, Statement], Iterator[Derivation]]
 FINDERS: tuple[Finder, ...] = (
-    *(_inputs, _counting, _operators, _alone, _sums, _seq_slices, _dist_slices),
+    *(_inputs, _counting, _operators, _bare, _closings, _alone, _sums, _seq_slices, _dist_slices),
     *(_seq_members, _dist_concats, _lookups, _onehots),
 )

@@ -12,6 +12,7 @@ from torch.distributed import ReduceOp
 from torch.utils._pytree import tree_flatten
 
 from gg_datalog.tracing.draws import is_random, noted
+from gg_datalog.tracing.futures import RUNNING, Arriving
 from gg_datalog.tracing.inputs import local_of
 from gg_datalog.tracing.private import (
     DEVICE,
@@ -107,7 +108,9 @@ class Pending(Work):  # type: ignore[misc]
         self.wait()
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
-        """For torch's own hooks, such as those of DDP, which wait for it before they look."""
+        """For communication hooks, and for torch itself, which waits for it before it looks."""
+        if RUNNING:
+            return Arriving(self.wait, self.into)
         if not is_library(sys._getframe(1).f_code.co_filename):
             raise Refused(
                 "the program takes the future of a collective, whose callbacks run at any time",

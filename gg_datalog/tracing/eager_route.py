@@ -12,6 +12,7 @@ from torch import fx, nn
 from torch.distributed.tensor import Partial
 
 from gg_datalog.tracing.collective_mode import Watched, drop_unread, never_waited
+from gg_datalog.tracing.extremes import extremes_as_operators
 from gg_datalog.tracing.fully_sharded import Unpacked
 from gg_datalog.tracing.functional import functionalized
 from gg_datalog.tracing.inputs import Input, attributes_of, local_of
@@ -66,7 +67,8 @@ def trace_eager(
 
     def forward(*_: torch.Tensor) -> list[torch.Tensor]:
         buckets_made(module)
-        returned.extend(_executed(program, module, args, kwargs))
+        with extremes_as_operators():
+            returned.extend(_executed(program, module, args, kwargs))
         never_waited()
         return [local_of(tensor) for _, tensor in returned]
 

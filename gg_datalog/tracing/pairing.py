@@ -25,7 +25,7 @@ class Related:
 
     ``held`` says which input of the sequential program an input of a rank belongs to, ``compared``
     names those whose values say it, ``in_part`` those whose gradient some ranks may lack,
-    ``shapes`` what every rank has under a name.
+    ``shapes`` what every rank has under a name, ``records`` all that is known of it.
     """
 
     rows: list[Json] = field(default_factory=list)
@@ -35,6 +35,7 @@ class Related:
     guessed: dict[str, dict[str, None]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     shapes: dict[str, dict[int, Sequence[int | str]]] = field(default_factory=dict)
+    records: dict[int, RankRecord] = field(default_factory=dict)
 
     def guess(self, name: str, what: str) -> None:
         """Remembers that an input is taken, by its name and shape, to be that."""
@@ -70,6 +71,7 @@ def relate(
     used: set[str] = set()
     theirs = _by_place(sequential)
     for record in ranks:
+        found.records[record.rank] = record
         for one in record.inputs:
             found.shapes.setdefault(one.name, {})[record.rank] = one.local
     for record in ranks:
@@ -196,8 +198,8 @@ def _guessed(
     found: Related,
 ) -> Iterator[Json]:
     """By name and shape: equal shapes are replicas, one smaller dimension is a shard."""
-    guess = _uneven(ours, one, record.rank, world_size, found.shapes[one.name])
-    guess = guess or _guess(ours, one, record.rank, world_size)
+    guess = _uneven(ours, one, record, world_size, found)
+    guess = guess or _guess(ours, one, record, world_size)
     theirs, mine = told(one), told(ours)
     if theirs is not None and mine is not None:
         expected = guess[0] if guess is not None else None
@@ -224,7 +226,7 @@ def told(record: InputRecord) -> torch.Tensor | None:
 
 
 def _guess(
-    ours: InputRecord, one: InputRecord, rank: int, world_size: int
+    ours: InputRecord, one: InputRecord, record: RankRecord, world_size: int
 ) -> tuple[Box, str] | None:
     """The part of the sequential input that a rank seems to hold, in words, too."""
     mine, theirs = _sizes(ours.shape), _sizes(one.local)
@@ -236,7 +238,7 @@ def _guess(
     fits = len(mine) == len(theirs) and len(cut) == 1 and parts * theirs[cut[0]] == mine[cut[0]]
     if not fits or parts < 2 or world_size % parts:
         return None
-    place, order = _place(one, rank, parts, world_size)
+    place, order = _place(one, record, parts, world_size)
     width = theirs[cut[0]]
     box[cut[0]] = [place * width, (place + 1) * width]
     return box, f"one of {parts} shards of dimension {cut[0]}, {order}"
@@ -245,11 +247,12 @@ def _guess(
 def _uneven(
     ours: InputRecord,
     one: InputRecord,
-    rank: int,
+    record: RankRecord,
     world_size: int,
-    shapes: Mapping[int, Sequence[int | str]],
+    found: Related,
 ) -> tuple[Box, str] | None:
     """The same where shards have several sizes: those of all ranks are known, and add up."""
+    shapes = found.shapes[one.name]
     theirs = [shapes[r] for r in sorted(shapes)]
     if len(theirs) != world_size or any(len(shape) != len(ours.shape) for shape in theirs):
         return None
@@ -261,14 +264,15 @@ def _uneven(
     if len(set(widths)) == 1:
         return None
     for parts in (n for n in range(2, world_size + 1) if world_size % n == 0):
-        places = [_place(one, r, parts, world_size)[0] for r in range(world_size)]
+        placed = [_place(one, found.records[r], parts, world_size) for r in range(world_size)]
+        places = [place for place, _ in placed]
         shards = dict(zip(places, widths, strict=True))
         if [shards[place] for place in places] != widths or sum(shards.values()) != ours.shape[dim]:
             continue
-        place, order = _place(one, rank, parts, world_size)
+        place, order = placed[record.rank]
         start = sum(shards[p] for p in range(place))
         box = [[0, e] for e in _sizes(one.local)]
-        box[dim] = [start, start + widths[rank]]
+        box[dim] = [start, start + widths[record.rank]]
         return box, f"one of {parts} uneven shards of dimension {dim}, {order}"
     return None
 
@@ -288,7 +292,9 @@ def _compared(
             f"{one.kind} `{one.name}` of {record.who} holds nothing of what the sequential one "
             "holds, as their values show: nothing is known of it"
         )
-    elif expected is not None and [seq for seq, _ in pieces] != [expected]:
+    elif (
+        expected is not None and [seq for seq, _ in pieces] != [expected] and not _own_integers(one)
+    ):
         found.warnings.append(
             f"{one.kind} `{one.name}` of {record.who} holds {_text(pieces)} of the sequential one, "
             f"as their values show, where its place among the ranks lets expect "
@@ -298,11 +304,26 @@ def _compared(
         yield {**head, "seq_box": seq_box, "dist_box": dist_box}
 
 
-def _place(one: InputRecord, rank: int, parts: int, world_size: int) -> tuple[int, str]:
+def _own_integers(one: InputRecord) -> bool:
+    """Are they integers that a rank computes for itself, a map of its experts: which of them occur
+    elsewhere, too, says nothing?"""
+    value = unpacked(one.value) if one.value is not None else None
+    return value is not None and not one.saved and not value.is_floating_point()
+
+
+def _place(one: InputRecord, record: RankRecord, parts: int, world_size: int) -> tuple[int, str]:
     """Which shard a rank is taken to hold: weights are cut over neighbouring ranks, batches over
-    the others, as is the custom of tensor and data parallelism."""
+    the others, as is the custom of tensor and data parallelism. Where a rank communicates in one
+    group of as many ranks as there are shards, its order counts; where all groups are of all ranks,
+    there is no other dimension of parallelism: heads that are fewer than the ranks recur on
+    neighbours."""
+    rank, together = record.rank, {tuple(ranks) for ranks, _ in record.groups.values()}
     if parts == world_size:
         return rank, "in the order of the ranks"
-    if one.kind == "input":
+    fitting = [ranks for ranks in together if len(ranks) == parts and rank in ranks]
+    if one.kind != "input" and len(fitting) == 1:
+        return fitting[0].index(rank), "in the order of each group of as many ranks"
+    alone = bool(together) and {len(ranks) for ranks in together} == {world_size}
+    if one.kind == "input" or alone:
         return rank // (world_size // parts), "blocks of neighbouring ranks holding the same"
     return rank % parts, "over neighbouring ranks"

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 
+from gg_datalog.tracing.futures import waited_for
 from gg_datalog.tracing.refusal import WITHOUT, Refused
 
 INSIDE = {"DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}
@@ -103,7 +104,7 @@ def buckets_made(module: nn.Module) -> None:
         one.static_graph = one.find_unused_parameters = False
         one._ddp_init_helper(parameters, sparse, names, False)
         for hook, state in one._comm_hooks:
-            dist._register_comm_hook(one.reducer, state, hook)
+            dist._register_comm_hook(one.reducer, state, waited_for(hook))
 
 
 def all_used(module: nn.Module) -> None:
@@ -124,7 +125,8 @@ def all_used(module: nn.Module) -> None:
 def buffers_sent() -> Iterator[None]:
     """What DDP sends before a forward pass, each tensor by a collective of its own; FSDP2 divides
     gradients by a factor of the user's beside the reduction, not inside of it (a sum of NCCL's that
-    does not say its factor)."""
+    does not say its factor). DDP keeps its buckets, which it would sort anew after a backward pass,
+    by an exchange in C++."""
     divisors = _fsdp_collectives._get_gradient_divide_factors
 
     @wraps(divisors)
@@ -137,6 +139,7 @@ def buffers_sent() -> Iterator[None]:
     with (
         _replaced(_broadcast),
         patch.object(_fsdp_collectives, "_get_gradient_divide_factors", apart),
+        patch.object(dist.Reducer, "_rebuild_buckets", lambda _: False),
     ):
         yield
 

@@ -53,16 +53,16 @@ class Net(nn.Module):
 
 
 class Twice(nn.Module):
-    """Two backward passes, of which only the second reduces gradients."""
+    """Two backward passes; ``late``: only the second one reduces gradients."""
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: nn.Module, late: bool) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.late = net, late
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         parts = list(zip(x.chunk(2), target.chunk(2), strict=True))
         wrapped = isinstance(self.net, DistributedDataParallel)
-        with self.net.no_sync() if wrapped else nullcontext():
+        with self.net.no_sync() if wrapped and self.late else nullcontext():
             first = self.net(*parts[0]) / 2
             first.backward()
         second = self.net(*parts[1]) / 2
@@ -89,16 +89,39 @@ def replicated(make: Callable[[], nn.Module] = Net, **options: Any) -> Callable[
     return build
 
 
-def hooked(rank: int, world: int) -> nn.Module:
-    if world == 1:
-        return Net()
-    wrapped = DistributedDataParallel(Net())
-    wrapped.register_comm_hook(None, default_hooks.allreduce_hook)
-    return wrapped
+Hook = Callable[[Any, dist.GradBucket], Any]  # DDP looks at annotations: theirs have none
 
 
-def in_two_passes(rank: int, world: int) -> nn.Module:
-    return Twice(replicated()(rank, world))
+def hooked(hook: Hook = default_hooks.allreduce_hook) -> Callable[[int, int], nn.Module]:
+    def build(rank: int, world: int) -> nn.Module:
+        if world == 1:
+            return Net()
+        wrapped = DistributedDataParallel(Net())
+        wrapped.register_comm_hook(None, hook)
+        return wrapped
+
+    return build
+
+
+def divided_after(state, bucket):  # type: ignore[no-untyped-def]
+    started = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+    return started.then(lambda f: f.value()[0].div_(dist.get_world_size()))
+
+
+def not_divided(state, bucket):  # type: ignore[no-untyped-def]
+    return dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+
+
+def not_waited_for(state, bucket):  # type: ignore[no-untyped-def]
+    buffer = bucket.buffer().div_(dist.get_world_size())
+    dist.all_reduce(buffer, async_op=True).get_future()
+    ready: torch.futures.Future[Tensor] = torch.futures.Future()
+    ready.set_result(buffer)
+    return ready
+
+
+def in_two_passes(late: bool) -> Callable[[int, int], nn.Module]:
+    return lambda rank, world: Twice(replicated()(rank, world), late)
 
 
 def sharded(
@@ -229,11 +252,13 @@ CASES = {
     "ddp": Case(replicated()),
     "ddp_views": Case(replicated(gradient_as_bucket_view=True)),
     "ddp_small_buckets": Case(replicated(bucket_cap_mb=1e-4)),
-    "ddp_hook": Case(hooked),
+    "ddp_hook": Case(hooked()),
+    "ddp_own_hook": Case(hooked(divided_after)),
     "ddp_static": Case(replicated(static_graph=True)),
     "ddp_unused": Case(replicated(find_unused_parameters=True)),
     "ddp_buffers": Case(replicated(Counted)),
-    "ddp_no_sync": Case(in_two_passes, trains=True),
+    "ddp_no_sync": Case(in_two_passes(late=True), trains=True),
+    "ddp_twice": Case(in_two_passes(late=False), trains=True),
     "fsdp": Case(sharded()),
     "fsdp_kept": Case(sharded(reshard_after_forward=False)),
     "fsdp_uneven": Case(sharded(inner=5)),

@@ -138,6 +138,8 @@ def test_gradients_of_micro_batches_that_are_added_up_but_not_averaged() -> None
 WRONG = {
     "gradients that are added up, not averaged": Case(frameworks.sharded(divided_by=1.0)),
     "gradients that are divided twice": Case(frameworks.sharded(divided_by=4.0)),
+    "a hook that does not divide": Case(frameworks.hooked(frameworks.not_divided)),
+    "a hook that does not wait": Case(frameworks.hooked(frameworks.not_waited_for)),
     "each rank the whole batch, of a sum": Case(frameworks.replicated(), frameworks.whole),
 }
 

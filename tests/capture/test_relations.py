@@ -219,6 +219,30 @@ def test_fewer_shards_than_ranks() -> None:
     assert "blocks of neighbouring ranks holding the same: `x`" in texts[1]
 
 
+@pytest.mark.parametrize(
+    ("groups", "places"),
+    [
+        ([[0, 1, 2, 3]], [0, 0, 1, 1]),  # key/value heads that are fewer than the ranks
+        ([[0, 1], [2, 3]], [0, 1, 0, 1]),
+        ([[0, 2], [1, 3]], [0, 0, 1, 1]),
+        ([[1, 0], [3, 2]], [1, 0, 1, 0]),
+        ([[0, 1], [2, 3], [0, 2], [1, 3]], [0, 1, 0, 1]),  # a mesh: the custom
+        ([[0, 1, 2, 3], [0, 2], [1, 3]], [0, 0, 1, 1]),
+        ([[0], [1], [2], [3], [0, 1, 2, 3]], [0, 1, 0, 1]),
+    ],
+)
+def test_groups_say_which_ranks_hold_the_same(groups: list[list[int]], places: list[int]) -> None:
+    """The order of the only group of as many ranks, or neighbours where there is no such group."""
+    records = [
+        RankRecord(
+            r, {}, {str(i): (g, 0) for i, g in enumerate(groups) if r in g}, [one("w", [2])], []
+        )
+        for r in range(4)
+    ]
+    found = relate(record(-1, one("w", [4])), records, load_override({}), 4)
+    assert [box[0][0] // 2 for _, box in boxes(found)] == places
+
+
 def test_some_ranks_of_many() -> None:
     """Only ranks 0 and 1 of 4 were captured: the shards are still those of four ranks."""
     found = related([one("w", [8])], [[one("w", [2])]] * 2, world_size=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from .aliasing import ALIASING
+from .buckets import BUCKETS
 from .fuzz import Fuzzer, Tensor
 from .state import STATE
 from .transfers import TRANSFERS
@@ -16,5 +17,6 @@ STEPS_OF: Mapping[str, Sequence[Step]] = {
     "integers": WIDTH_STEPS,
     "state": STATE,
     "transfers": TRANSFERS,
+    "buckets": BUCKETS,
 }
 FEATURES = [*STEPS_OF, "keywords", "handles"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .buckets import interleaved, summed_up
 from .handles import collective
 from .program import Json
 from .promotion import Invalid
@@ -239,6 +240,10 @@ class Layouts:
     def _gathered(self, x: Tensor, axis: int) -> Tensor:
         _, dim, sizes, outer = x.layout[axis]
         size = self.mesh.shape[axis]
+        if "buckets" in self.features and outer > 1 and x.dtype != "bool":
+            return interleaved(self, x, axis)
+        if "buckets" in self.features and x.dtype == "float32" and self.chance(0.4):
+            return summed_up(self, x, axis)
         if "transfers" in self.features and outer == 1 and self.chance(0.6):
             return ring_gathered(self, x, axis)
         if len(set(sizes)) > 1 or outer > 1:
@@ -250,10 +255,7 @@ class Layouts:
             if swaps
             else x.dist
         )
-        made = self._collective(
-            replace(x, dist=turned), "all_gather_into_tensor", [size, self._group(axis)],
-            lambda s: [s[0] * size, *s[1:]],
-        )  # fmt: skip
+        made = self.gather(replace(x, dist=turned), axis)
         if split:
             names = self.on_ranks(made, lambda at: _rejoined(at, size, dim))
             made = replace(made, dist=names)
@@ -261,6 +263,13 @@ class Layouts:
             names = self.on_ranks(made, lambda at: at.call("transpose.int", at[0], 0, dim))
             made = replace(made, dist=names)
         return self.relaid(made, axis, WHOLE)
+
+    def gather(self, x: Tensor, axis: int) -> Tensor:
+        """All ranks' tensors one after the other along dimension 0."""
+        size = self.mesh.shape[axis]
+        args = [size, self._group(axis)]
+        resize = lambda s: [s[0] * size, *s[1:]]  # noqa: E731
+        return self._collective(x, "all_gather_into_tensor", args, resize)
 
     def _replicas(self, x: Tensor, axis: int) -> Tensor:
         """Replicas sent once more, averaged, or (a mistake) added up."""

@@ -21,7 +21,7 @@ from gg_datalog.extract.case import Case, CaseFiles, load_case
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
 from gg_datalog.extract.emit import lead_orders, live_bases
-from gg_datalog.extract.facts import _emit, _table, _world
+from gg_datalog.extract.facts import _emit, _table, lowered
 from gg_datalog.extract.flatten import uses
 from gg_datalog.extract.records import Concat, Label, Lookup, OneHot, Operator, Slice, Sum
 from gg_datalog.extract.relations import input_rows
@@ -89,12 +89,12 @@ def extract(files: CaseFiles) -> Extracted:
     table, case = builtin_table(), load_case(files)
     rows = input_rows(case)
     notes = Notes(warnings=case.warnings)
-    worlds = {}
-    for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
-        worlds[name] = _world(name, graphs, case, rows, table, notes)
-        for ctx in worlds[name].contexts.values():
+
+    def prepare(world: World) -> None:
+        for ctx in world.contexts.values():
             ctx.values = Recorded(ctx)
-        worlds[name].run()
+
+    worlds = lowered(case, rows, table, notes, lambda text: None, prepare)
     return Extracted(case, worlds, _emit(case, rows, worlds, table, notes).rows)
 
 
@@ -170,6 +170,11 @@ def times(array: Array, by: float) -> Array:
 def widest(array: Array) -> Array:
     """Integers in the widest type: an operator may give a wider one than its operands'."""
     return array.astype(np.int64) if array.dtype.kind in "iu" else array
+
+
+def counted(array: Array) -> Array:
+    """A term of a sum: a truth value that was cast to an integer is 0 or 1."""
+    return array.astype(np.int64) if array.dtype.kind == "b" else widest(array)
 
 
 def wrapped(array: Array, dtype: str) -> Array:
@@ -275,7 +280,7 @@ class Evaluator:
         if isinstance(made, Operator):
             return self._operator(made, base, limits)
         if isinstance(made, Sum):
-            terms = [widest(self.view(t, limits)) for t in made.terms]
+            terms = [counted(self.view(t, limits)) for t in made.terms]
             total = terms[0]
             for term in terms[1:]:
                 total = _JOIN[made.kind](total, term)

@@ -37,6 +37,17 @@ SLOTS = Case(
     "return v",
 )
 
+THREE = Case(
+    "three heads, one after the other written into zeros",
+    "x: f32[5, 12]\ny = view(exp(x), [5, 3, 4])\nreturn y",
+    'x: f32[5, 4]\ng = all_gather_into_tensor(exp(x), 3, "g")\n'
+    "a = view(slice(g, 0, 0, 5), [5, 1, 4])\nb = view(slice(g, 0, 5, 10), [5, 1, 4])\n"
+    "c = view(slice(g, 0, 10, 15), [5, 1, 4])\nz: f32[5, 3, 4] = zeros([5, 3, 4])\n"
+    "u: f32[5, 3, 4] = slice_scatter(z, a, 1, 0, 1)\nv: f32[5, 3, 4] = slice_scatter(u, b, 1, 1, 2)\n"
+    "w: f32[5, 3, 4] = slice_scatter(v, c, 1, 2, 3)\nreturn w",
+    ranks=3,
+)
+
 
 @table(
     EXPERT,
@@ -62,6 +73,12 @@ SLOTS = Case(
     SLOTS.miss("exchanged", "slice_scatter(z, a", "slice_scatter(z, b", dist=SLOTS.dist.replace(
         "(z, a", "(z, c").replace("(u, b", "(u, a").replace("(z, c", "(z, b")),
     SLOTS.miss("one of them only", "return v", "return u"),
+    THREE,
+    THREE.miss("the first two exchanged", "(z, a", "(z, b", dist=THREE.dist.replace(
+        "(z, a", "(z, e").replace("(u, b", "(u, a").replace("(z, e", "(z, b")),
+    THREE.miss("one of them twice", "(v, c", "(v, b"),
+    THREE.miss("the last one is not written", "return w", "return v"),
+    THREE.but("members in another order", groups={"g": [[0, 2, 1]]}),
     SCALED,
     SCALED.miss("one part scaled in another way", "mul.Tensor(view(p, [5, 1, 2]), 4)", "mul.Tensor(view(p, [5, 1, 2]), 2)"),
 )  # fmt: skip

@@ -48,6 +48,14 @@ GRADIENT = Case(
     "g: f32[4, 4]\nn: f32[()]\none: f32[()] = const(1.0)\ni: f32[()] = div.Tensor(one, n)\n"
     "y: f32[4, 4] = relu(mul.Tensor(g, i))\nreturn y",
 )
+AT_LEAST_1 = MEANS.but(
+    "divided by their number, and at least by 1",
+    dist=MEANS.dist.replace(
+        "y: f32[()] = div.Tensor(all, many)",
+        "c: i64[()] = clamp(many, 1)\ny: f32[()] = div.Tensor(all, c)",
+    ),
+    maps=None,
+)
 PARTS = Case(
     "a loss and an auxiliary one, divided together before they are added up",
     "x: f32[8]\nz: f32[8]\nn: f32[()]\nr: f32[()]\n"
@@ -98,6 +106,19 @@ UNSCALED = SCALED.but(
     UNSCALED,
     UNSCALED.miss("multiplied twice", "div.Tensor(q, s)", "mul.Tensor(q, s)"),
     UNSCALED.miss("scaled back in part", "div.Tensor(q, s)", "div.Tensor(add.Tensor(q, s), s)"),
+    AT_LEAST_1,
+    AT_LEAST_1.miss("at least by 2", "clamp(many, 1)", "clamp(many, 2)"),
+    AT_LEAST_1.miss("at most by 1", "clamp(many, 1)", "clamp(many, max=1)"),
+    AT_LEAST_1.miss("between 1 and 4", "clamp(many, 1)", "clamp(many, 1, 4)"),
+    AT_LEAST_1.miss("by the number of the rank", "clamp(many, 1)", "clamp(n, 1)"),
+    AT_LEAST_1.miss("of what may be negative", "clamp(many, 1)", "clamp(neg(many), 1)"),
+    AT_LEAST_1.but("the sequential program by any number, the ranks by 1 more",
+                   dist=AT_LEAST_1.dist.replace("clamp(many, 1)", "clamp(add.Tensor(many, 1), 1)")),
+    AT_LEAST_1.but("a product in place of the quotient", dist=AT_LEAST_1.dist.replace("div.Tensor(all, c)", "mul.Tensor(all, c)"),
+                   seq=WHOLE.replace("div.Tensor(t, n)", "mul.Tensor(t, n)")),
+    AT_LEAST_1.but("at least by 1 in both", seq=WHOLE.replace("y: f32[()] = div.Tensor(t, n)", "c: i64[()] = clamp(n, 1)\ny: f32[()] = div.Tensor(t, c)"), maps=None),
+    AT_LEAST_1.but("at least by 1 in the sequential program alone", dist=MEANS.dist,
+                   seq=WHOLE.replace("y: f32[()] = div.Tensor(t, n)", "c: i64[()] = clamp(n, 1)\ny: f32[()] = div.Tensor(t, c)")),
     PARTS,
     PARTS.miss("the auxiliary one in other proportion", "mul.Tensor(b, 0.5)", "mul.Tensor(b, 0.25)"),
     PARTS.miss("added after the division", "div.Tensor(s, n)", "add.Tensor(div.Tensor(a, n), mul.Tensor(b, 0.5))"),

@@ -154,6 +154,32 @@ MISTAKES = (
 )
 
 
+def padded(case: Case, rows: int) -> list[Case]:
+    """A table of so many rows, of which the last rank's shard has fewer than the others."""
+    shards = [
+        row(r, "w", seq_box=[[lo, hi], [0, 4]], dist_box=[[0, hi - lo], [0, 4]])
+        for r, (lo, hi) in enumerate([(0, 6), (6, 12), (12, rows)])
+    ]
+    first = row(0, "w", seq_box=[[0, 5], [0, 4]], dist_box=[[0, 5], [0, 4]])
+    behind = row(2, "w", seq_box=[[12, rows], [0, 4]], dist_box=[[18 - rows, 6], [0, 4]])
+    one = case.but(
+        f"padded to 18 rows from {rows}", seq=SEQ.format(n=rows), relate={"w": shards}, maps=None
+    )
+    return [
+        one,
+        one.but("padding in front", relate={"w": [*shards[:2], behind]}),
+        one.but("a row of an inner shard is padding", relate={"w": [first, *shards[1:]]}),
+        one.but("a table of one row more", seq=SEQ.format(n=rows + 1)),
+        one.but(
+            "other rows",
+            relate={
+                "w": [shards[0], shards[1], {**shards[2], "seq_box": [[12 - 1, rows - 1], [0, 4]]}]
+            },
+        ),
+        one.but("without the all-reduce", dist=one.dist.replace("return y", "return kept")),
+    ]
+
+
 def cases() -> list[Case]:
     """Every form with three shards of a table, and each mistake in it."""
     found = []
@@ -192,6 +218,8 @@ def cases() -> list[Case]:
                 )
             )
         found.append(case.but("table of 19 rows", seq=SEQ.format(n=19)))
+        for rows in (16, 13):  # the last shard is padded, its bound lies behind all ids
+            found += padded(case, rows)
     odd = MEGATRON.replace("6 * rank + 6", "7 * rank + 7 - (rank == 2)").replace(
         "6 * rank", "7 * rank"
     )
@@ -261,3 +289,34 @@ def test_every_mistake_has_a_place_in_every_form() -> None:
     for what, how in MISTAKES:
         assert "*" in how or set(how) == set(FORMS), what
     assert pytest.importorskip("clingo")
+
+
+# ---- shards of one row ---------------------------------------------------------------------------
+def alone(name: str) -> Case:
+    """A table of two rows, one on each rank."""
+    dist = FORMS[name]
+    for old, new in (
+        ("f32[6, 4]", "f32[1, 4]"),
+        ("6 * rank + 6", "rank + 1"),
+        ("6 * rank", "rank"),
+        ("(local, 6)", "(local, 1)"),
+    ):
+        dist = dist.replace(old, new)
+    return Case(f"{name}, one row on each rank", SEQ.format(n=2), dist)
+
+
+ALONE = {name: alone(name) for name in ("Megatron", "DTensor", "DTensor on shifted ids")}
+
+
+@table(
+    *ALONE.values(),
+    ALONE["Megatron"].miss("not masked", "index_put(rows, [mask], none)", "clone(rows)"),
+    ALONE["Megatron"].miss("masked one late", "rank + 1)", "rank + 2)"),
+    ALONE["DTensor"].miss("not masked", "all_reduce(kept", "all_reduce(rows"),
+    ALONE["DTensor"].miss("of the other rank", "lt.Scalar(ids, rank)", "lt.Scalar(ids, 1 - rank)"),
+    ALONE["DTensor on shifted ids"].miss(
+        "one further", "sub.Tensor(ids, rank)", "sub.Tensor(ids, rank + 1)"
+    ),
+)
+def test_shards_of_one_row(case: Case, outcomes: Outcomes) -> None:
+    check(case, outcomes(case))

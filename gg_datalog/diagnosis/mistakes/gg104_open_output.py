@@ -49,4 +49,5 @@ def at_output(output: Output) -> Finding | None:
         f"{output.names}: each rank returns only its part of `{output.seq}`: the reduction over "
         "the ranks is missing"
     )
-    return MISTAKE.finding(text, effect="every rank returns too little", **output.part)
+    effect, certain = "every rank returns too little", not output.scene.fades
+    return MISTAKE.finding(text, effect=effect, certain=certain, **output.part)

@@ -70,7 +70,8 @@ def at_output(output: Output) -> Finding | None:
         "own share gives to it: it is not added up over the ranks"
     )
     effect = "every rank goes on with another gradient, and the replicas drift apart"
-    return MISTAKE.finding(text, effect=effect, **output.part)
+    certain = not output.scene.fades
+    return MISTAKE.finding(text, effect=effect, certain=certain, **output.part)
 
 
 _KINDS = """

@@ -129,9 +129,11 @@ class Reduction:
         """Can what is made of the parts still be the same as what is made of their sum? A number
         by which others are scaled (a count, a loss, a norm) may be made good by a factor later on,
         what is linear may be added up later on, sums of exponentials may be merged by their
-        logarithms, and an output may be a part itself."""
+        logarithms, and an output may be a part itself; where a mask hides blocks, the part may be
+        all there is."""
         return (
-            all(extent == 1 for extent in self.of.shape)
+            self.scene.fades
+            or all(extent == 1 for extent in self.of.shape)
             or bool(self.scene.rows(_MERGEABLE, self.origin, list(self.users)))
             or bool(self.scene.rows(_PARTIAL, list(self.outputs)))
             or all(self._goes_on(user) for user in self.users)
