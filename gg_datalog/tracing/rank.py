@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import fx, nn
 
+from gg_datalog.tracing.backends import any_backend
 from gg_datalog.tracing.draws import Draws, unseeded
 from gg_datalog.tracing.dynamo_route import trace_dynamo
 from gg_datalog.tracing.eager_route import Traced, trace_eager
@@ -42,7 +43,7 @@ def capture_rank(program: Program, rank: int, world_size: int, route: str) -> Ra
     try:
         with (
             rank_of(max(rank, 0), world_size), unseeded(), storages_kept(), objects_by_post(),
-            votes_by_objects(),
+            votes_by_objects(), any_backend(),
         ):  # fmt: skip
             mode = FakeTensorMode(allow_non_fake_inputs=True)
             computed = Computed()

@@ -39,8 +39,9 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         # by fake tensor: the computed one, and the fake memory that it stands for
         self._known: Any = WeakIdKeyDictionary()
-        # memory of the program that holds something else than what was computed, and whose it is
-        self._unknown: dict[int, torch.Tensor] = {}
+        # memory of the program that holds something else than what was computed. It is kept, here
+        # and above: what is freed (`.data = ...`) may be where other memory is later on
+        self._unknown: dict[int, torch.UntypedStorage] = {}
 
     def value(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """What a tensor holds, where that is known."""
@@ -53,9 +54,10 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
 
     def _beside(self, tensor: Any) -> torch.Tensor | None:
         """The computed tensor of a fake one, unless that was given other memory since."""
-        real, memory = self._known.get(tensor, (None, 0))
-        same = real is not None and memory == storage_of(tensor) and real.shape == tensor.shape
-        return real if same else None
+        real, memory = self._known.get(tensor, (None, None))
+        if real is None or memory._cdata != storage_of(tensor) or real.shape != tensor.shape:
+            return None
+        return real
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -97,7 +99,7 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
         """A fake tensor that is known to hold this."""
         with unset_fake_temporarily():
             fake = mode.from_tensor(real.clone(), static_shapes=True)
-        self._known[fake] = (real, storage_of(fake))
+        self._known[fake] = (real, fake.untyped_storage())
         return fake
 
     def _follow(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> bool:
@@ -122,9 +124,9 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
         real = func(*real_args, **real_kwargs)
         for fake, one in zip(results, pytree.tree_leaves(real), strict=True):
             if isinstance(fake, FakeTensor) and fake.shape == one.shape and fake.dtype == one.dtype:
-                self._known[fake] = (one, storage_of(fake))
+                self._known[fake] = (one, fake.untyped_storage())
                 if unwritten:
-                    self._unknown[storage_of(fake)] = fake
+                    self._unknown[storage_of(fake)] = fake.untyped_storage()
                 elif overwritten and one.numel() * one.itemsize == one.untyped_storage().nbytes():
                     self._unknown.pop(storage_of(fake), None)
         return True
@@ -139,7 +141,7 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
     def _forget(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """What an operator writes that is not followed is not known."""
         for tensor in _written(func, args, kwargs):
-            self._unknown[storage_of(tensor)] = tensor
+            self._unknown[storage_of(tensor)] = tensor.untyped_storage()
 
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:

@@ -323,3 +323,19 @@ def test_known_values_that_were_overwritten_are_not_known() -> None:
 
     with pytest.raises(InputError, match="the size of a result depends on data"):
         pair(build)
+
+
+def test_memory_that_is_freed_says_nothing_of_what_comes_after() -> None:
+    """Parameters that are given other memory again and again, between known values."""
+
+    def at(module: Net, rank: int, ranks: int) -> None:
+        first, count = rank * (ROWS // ranks), ROWS // ranks
+        for _ in range(50):
+            weight = nn.Parameter(torch.randn(ROWS, WIDTH))
+            weight.data = torch.randn(count, WIDTH)
+            places = torch.arange(ROWS)
+            assert torch.unique(places).numel() == ROWS
+            setattr(module, f"w{_}", weight)
+        module.register_buffer("table", angles(first, count), persistent=False)
+
+    assert verify(pair(at), confirm=0, repairs=False).refines
