@@ -207,7 +207,8 @@ def _term(notes: Notes, term: View) -> Blank | None:
 
 # ---- what a reduction does not see
 def fades(notes: Notes, record: Operator) -> Iterator[Half]:
-    """In labels where what an operator adds up is 0, or -inf where it takes the maximum."""
+    """In labels where what an operator adds up is 0, or -inf where it takes the maximum: by one
+    label that it adds up. (Of two, each could be left out in part for the sake of the other.)"""
     if record.signature not in ("sum", "contract", "max"):
         return
     reduced = {k for k, label in enumerate(record.labels) if label.kind in ("sum", "max")}
@@ -216,4 +217,4 @@ def fades(notes: Notes, record: Operator) -> Iterator[Half]:
         blank = operand_blank(notes, record, place)
         rest = [v for i, v in enumerate(record.operands) if i != place]
         if blank is not None and blank.value == value and _finite(notes, rest):
-            yield from (half for half in blank.halves if reduced & {half.row, half.col})
+            yield from (half for half in blank.halves if len(reduced & {half.row, half.col}) == 1)

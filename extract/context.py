@@ -49,6 +49,7 @@ class Context:
     table: Table
     notes: Notes
     related: frozenset[str]  # names that the input relations speak of
+    ids: dict[str, tuple[int, int]] = field(default_factory=dict)  # inputs: between what they lie
     values: dict[str, Value] = field(default_factory=dict)
     sources: dict[str, View] = field(default_factory=dict)  # inputs, as they were at the start
     memory: dict[str, set[str]] = field(default_factory=dict)  # nodes that may share memory

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from gg_datalog.extract.context import Notes
 from gg_datalog.extract.finite import gives_finite, holds_infinity
-from gg_datalog.extract.labels import Letters, Naming, space
-from gg_datalog.extract.lower_lookup import TAKEN, _naming
+from gg_datalog.extract.labels import FINE as CUT
+from gg_datalog.extract.labels import Letters, Naming, Space, space
+from gg_datalog.extract.lower_lookup import TAKEN, _naming, hot_along, looked_along
 from gg_datalog.extract.lower_math import FINITE
-from gg_datalog.extract.records import Concat, Label, Lookup, OneHot, Operator, Slice, Sum
+from gg_datalog.extract.records import Concat, Lookup, OneHot, Operator, Slice, Sum
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.side import At, Side, _as_term
 from gg_datalog.extract.view import Base, Digit, Dims, View, compose, identity
@@ -64,11 +65,15 @@ class Rows:
     mask: Base | None = None
 
 
+def chooses_matrices(side: Side) -> bool:
+    """Are there rows that choose their own matrices?"""
+    shapes = [found.operands[0].base.shape for found in side.lookups if _plain(found)]
+    return any(len(shape) >= MATRICES for shape in shapes)
+
+
 def dense_rows(side: Side, notes: Notes) -> None:
     """Notes what is computed with matrices that ids choose as lookups, on one side."""
     tables = [found for found in side.lookups if _plain(found)]
-    if not any(len(found.operands[0].base.shape) >= MATRICES for found in tables):
-        return
     records = list(dict.fromkeys(b.made for b in side.bases if b.made is not None))
     for window in list(dict.fromkeys(_windows(side, tables))):
         rows = Rows(side, notes, window)
@@ -91,13 +96,18 @@ def _experts(found: Lookup) -> int:
     for digits in found.maps[0]:
         if any(label == found.label for _, label, _ in digits):
             return digits[0][0] if len(digits) == 1 else 0
-    return 0
+    return 1
 
 
 # ---- whose experts
 def _windows(side: Side, tables: Iterable[Lookup]) -> Iterator[Window]:
     """The ranges of experts that lookups and masks speak of."""
-    masks = {note.mask.base for note in side.notes.cleared.values()}
+    masks = {note.mask.base: None for note in side.notes.cleared.values()}
+    for mask in masks:  # of one expert there is no id to choose it by
+        hidden = side.notes.tables.get(mask)
+        if hidden is not None and len(hidden.values) - sum(map(bool, hidden.values)) == 1:
+            low = hidden.values.index(0)
+            yield Window(hidden.of, low, low + 1, True)
     for found in tables:
         ids, extent = found.operands[1].base, _experts(found)
         known = side.notes.tables.get(ids)
@@ -153,13 +163,15 @@ def _follow(rows: Rows, record: Record) -> None:
     found = _cleared(rows, gives)
     if found is None and isinstance(record, Operator):
         _onto_experts(rows, record)
+        _onto_one(rows, record)
         found = _operator(rows, record)
-    elif found is None:
+    elif found is None and not isinstance(record, Operator):
         found = _moved(rows, record)
     if found is None:
         return
     rows.of[gives] = found
-    if found.masked == rows.window.masked and any(d.dim >= 0 for d in found.every.dims[0]):
+    apart = any(d.dim >= 0 for d in found.every.dims[0]) or rows.window.high == rows.window.low + 1
+    if found.masked == rows.window.masked and apart:
         _note(rows, gives, found)
 
 
@@ -168,8 +180,7 @@ def _cleared(rows: Rows, gives: Base) -> Chosen | None:
     note = rows.side.notes.cleared.get(gives)
     if note is None or not _hides(rows, note.mask.base) or note.mask.scale != ONE:
         return None
-    extent = rows.window.high - rows.window.low
-    every: View | None = View(note.of.base, ((Digit(-1, extent, 1),), *note.of.dims), note.of.scale)
+    every: View | None = View(note.of.base, (_again(rows), *note.of.dims), note.of.scale)
     if (chosen := rows.of.get(note.of.base)) is not None:
         every = _through(note.of, chosen.every)
         at = compose(View(note.of.base, note.of.dims), chosen.at, rows.window.of, ONE)
@@ -177,7 +188,7 @@ def _cleared(rows: Rows, gives: Base) -> Chosen | None:
             return None
     elif note.of.base.kind == "uninitialised":
         return None
-    return every and Chosen(every, note.mask.dims, True)
+    return None if every is None else Chosen(every, note.mask.dims, True)
 
 
 def _through(view: View, every: View) -> View | None:
@@ -259,10 +270,11 @@ def _for_every(rows: Rows, record: Operator, terms: Sequence[View]) -> View | No
         operands.append((seen, [letters[k] for k in kept]))
     places = tuple(i for i, (_, letters) in enumerate(operands) if TAKEN in letters)
 
-    def naming(letter: str, _: tuple[int, ...]) -> tuple[str, str]:
-        if letter == TAKEN:
-            return (SIDES[places] if record.signature == "contract" else "e"), "parallel"
-        return labels[int(letter)].factor, labels[int(letter)].kind
+    def naming(letter: str, carried: tuple[int, ...]) -> tuple[str, str]:
+        kind = "parallel" if letter == TAKEN else labels[int(letter)].kind
+        if record.signature == "contract" and kind == "parallel":
+            return SIDES.get(carried, "b"), kind
+        return ("e" if letter == TAKEN else labels[int(letter)].factor), kind
 
     out = [str(i) for i in record.gives[0][1]]
     if len({n for _, letters in operands for n in letters} - {TAKEN}) < len(labels):
@@ -281,12 +293,17 @@ def _applied(
         return None
     if TAKEN in out:
         return made[0]
+    return View(made[0].base, (_again(rows), *made[0].dims), made[0].scale)
+
+
+def _again(rows: Rows) -> tuple[Digit, ...]:
+    """The same for every expert."""
     extent = rows.window.high - rows.window.low
-    return View(made[0].base, ((Digit(-1, extent, 1),), *made[0].dims), made[0].scale)
+    return (Digit(-1, extent, 1),) if extent > 1 else ()
 
 
 # ---- what only moves or adds up
-def _moved(rows: Rows, record: Record) -> Chosen | None:
+def _moved(rows: Rows, record: Sum | Slice | Concat) -> Chosen | None:
     """A sum, a slice or a concatenation of what is chosen."""
     if isinstance(record, Sum):
         return _sum(rows, record)
@@ -321,16 +338,15 @@ def _sum(rows: Rows, record: Sum) -> Chosen | None:
     masked = [t.base in rows.of and rows.of[t.base].masked for t in record.terms]
     if at is None or (any(masked) and not (all(masked) and record.kind == "sum")):
         return None
-    again = (Digit(-1, rows.window.high - rows.window.low, 1),)
     terms = []
     for term in record.terms:
         chosen = rows.of.get(term.base)
-        over = View(term.base, (again, *term.dims), term.scale)
+        over = View(term.base, (_again(rows), *term.dims), term.scale)
         terms.append(over if chosen is None else _through(term, chosen.every))
     seen = [t for t in terms if t is not None]
     whole = rows.side.sum(seen, record.kind) if len(seen) == len(terms) else None
     finite = all(rows.of[t.base].finite for t in record.terms if t.base in rows.of)
-    return whole and Chosen(whole, at, any(masked), finite)
+    return None if whole is None else Chosen(whole, at, any(masked), finite)
 
 
 # ---- what the rules know
@@ -342,19 +358,22 @@ def _note(rows: Rows, gives: Base, chosen: Chosen) -> None:
     ids, mask = _ids(rows)
     letters = [str(i) for i in range(len(gives.shape))]
     operands = [View(every.base, (*every.dims[1:], every.dims[0])), View(ids, chosen.at)]
-    made = space([(operands[0], [*letters, TAKEN]), (operands[1], letters)], _naming)
-    if made is None or len(made.segments[TAKEN]) != 1:
+    lettered = [(operands[0], [*letters, TAKEN]), (operands[1], letters)]
+    # (a dimension of the result may show fewer digits than the ids do)
+    found = (space(lettered, _naming, fine=fine) for fine in (CUT, ()))
+    made = next((m for m in found if m is not None and _shape(m, letters) == gives.shape), None)
+    along = None if made is None else looked_along(made)
+    if made is None or along is None:
         return
-    label, result = made.segments[TAKEN][0][0], made.result(letters)[0]
-    if label < 0 or tuple(made.labels[k].extent for k in result) != gives.shape:
-        return
-    labels = tuple(
-        Label(x.extent, x.factor, "sum") if i == label else x for i, x in enumerate(made.labels)
-    )
+    (labels, label), result = along, made.result(letters)[0]
     name = f"{gives.name}?lookup{len(rows.side.lookups)}"
-    found = Lookup(name, operands, labels, made.maps, label, result, gives, mask)
-    rows.side.lookups.append(found)
+    rows.side.lookups.append(Lookup(name, operands, labels, made.maps, label, result, gives, mask))
     gives.needs += [every.base, ids, *([] if mask is None else [mask])]
+
+
+def _shape(made: Space, letters: Letters) -> tuple[int, ...]:
+    """The extents of the labels of a result."""
+    return tuple(made.labels[k].extent for k in made.result(letters)[0])
 
 
 def _ids(rows: Rows) -> tuple[Base, Base | None]:
@@ -473,10 +492,40 @@ def _one_hot(rows: Rows) -> Base:
         space(operands, naming, extent),
     )
     assert made is not None and shown is not None  # they have the same dimensions
-    base, label = made[0].base, shown.segments[TAKEN][0][0]
+    base, (labels, label) = made[0].base, hot_along(shown)
     record = OneHot(
-        f"{base.name}?hot", operands[0][0], shown.labels, shown.maps, label,
+        f"{base.name}?hot", operands[0][0], labels, shown.maps, label,
         shown.result(out)[0], base, mask,
     )  # fmt: skip
     side.onehots.setdefault(base, record)
     return base
+
+
+def _onto_one(rows: Rows, record: Operator) -> None:
+    """Rows added up for the one expert of the window: the same with one column of one-hot ids."""
+    if record.signature != "sum" or rows.window.high > rows.window.low + 1:
+        return
+    of = record.operands[0]
+    given = rows.of.get(of.base)
+    if given is None or not given.masked:
+        return
+    term = _as_term(of, record.maps[0], record.labels)
+    seen = _through(term, given.every)
+    at = compose(View(term.base, term.dims), given.at, rows.window.of, ONE)
+    if seen is None or at is None or any(d.dim < 0 for dim in seen.dims for d in dim):
+        return
+    chosen = [i for i, dim in enumerate(at.dims) if _of(dim)]
+    if {i for i, x in enumerate(record.labels) if x.kind == "sum"} - set(chosen):
+        return
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        kind = record.labels[int(letter)].kind
+        return ("k" if kind == "sum" else SIDES.get(places, "b")), kind
+
+    letters = [str(i) for i in range(len(record.labels))]
+    hot = View(_one_hot(rows), tuple(at.dims[i] for i in chosen))
+    operands = [(seen.without(0), letters), (hot, [letters[i] for i in chosen])]
+    out = [str(i) for i in record.gives[0][1]]
+    made = rows.side.operator("contract", operands, [out], naming, linear=(0, 1))
+    if made is not None:
+        rows.side.alternative(identity(record.gives[0][0]), made[0])

@@ -14,10 +14,11 @@ import pyarrow as pa
 from gg_datalog.extract.case import Case, CaseFiles, load_case, output_on
 from gg_datalog.extract.collectives import World
 from gg_datalog.extract.context import Context, Notes
-from gg_datalog.extract.dense import dense_rows
+from gg_datalog.extract.dense import chooses_matrices, dense_rows
 from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import Graph, Node, Ref, integers_of, is_symbolic, samples_of
+from gg_datalog.extract.lower_math import FINITE
 from gg_datalog.extract.placing import write_placing, write_state
 from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
@@ -94,12 +95,38 @@ def lowered(
         if not any(LOSS.search(n.target) for graph in others for n in graph.nodes.values()):
             side.told = _integers_about(graphs.values(), others)
             side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
+        if name == "dist":
+            _ids_between(rows, worlds)
         prepare(worlds[name])
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
-        dense_rows(side, notes)
+        if chooses_matrices(worlds["seq"].contexts[0].side):
+            dense_rows(side, notes)
         if name == "seq" and any(map(_exchanges, case.dist.values())):
             stacked_twins(side)
     return worlds
+
+
+def _ids_between(rows: Sequence[Row], worlds: Mapping[str, World]) -> None:
+    """What the sequential program looks up lies inside of its tables, on the ranks as well: where
+    every element of a rank's input is one of them."""
+    seq = worlds["seq"].contexts[0]
+    for rank, ctx in worlds["dist"].contexts.items():
+        boxes: dict[str, set[Row]] = {}
+        for row in rows:
+            if row.rank == rank:
+                boxes.setdefault(row.dist, set()).add(row)
+        for name, mine in boxes.items():
+            shape = ctx.graph.nodes[name].shape or ()
+            whole = {row for row in mine if row.dist_box == tuple((0, e) for e in shape)}
+            ids = [_looked_up(seq, row.seq) for row in whole]
+            known = [ends for ends in ids if ends is not None]
+            if known:
+                ctx.ids[name] = known[0]
+
+
+def _looked_up(seq: Context, name: str) -> tuple[int, int] | None:
+    view = seq.source_of(name)
+    return seq.side.notes.ids.get(view.base) if isinstance(view, View) else None
 
 
 def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[int]:
@@ -178,6 +205,8 @@ def _emit(
             roots["dist"].append(view.base)
     sides = [(worlds[n].contexts[min(worlds[n].contexts)].side, roots[n]) for n in ("seq", "dist")]
     live = write_sides(out, sides, table.commutative)
+    if out.rows.get("label_fades"):
+        notes.assume(*FINITE)
     _inputs(out, rows, seq, dist, live)
     write_placing(out, views, shares, rows, case)
     write_state(out, views, shares, case, seq, dist)

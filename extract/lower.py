@@ -254,6 +254,8 @@ def _source(ctx: Context, node: Node) -> Value:
     kind = "input" if node.name in ctx.related else "opaque"
     view = ctx.side.source([int(e) for e in shape], kind)
     view.base.dtype = node.dtype or ""
+    if node.name in ctx.ids:
+        ctx.side.notes.ids[view.base] = ctx.ids[node.name]
     if (values := _integers(node)) is not None and len(values) > 1 == len(view.dims):
         ctx.side.notes.known[view.base] = values
     if kind == "opaque":

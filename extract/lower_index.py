@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gg_datalog.extract.blanks import Blank
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
 from gg_datalog.extract.exponents import (
     written_terms,
 )
-from gg_datalog.extract.graph import SYMBOL
+from gg_datalog.extract.graph import SYMBOL, is_symbolic
+from gg_datalog.extract.halves import Half
 from gg_datalog.extract.labels import Letters, space
 from gg_datalog.extract.lower_contract import contract
-from gg_datalog.extract.lower_lookup import IDS_IN_RANGE, TAKEN, take
+from gg_datalog.extract.lower_lookup import IDS_IN_RANGE, TAKEN, hot_along, ids_between, take
 from gg_datalog.extract.lower_mask import masked
 from gg_datalog.extract.lower_math import added
-from gg_datalog.extract.lower_movement import joined, need
+from gg_datalog.extract.lower_movement import joined, need, sliced
 from gg_datalog.extract.lower_positions import rows_at
+from gg_datalog.extract.lower_reduce import reduced
 from gg_datalog.extract.lower_select import inverse, is_permutation, scattered_chosen
 from gg_datalog.extract.notes import Classes
 from gg_datalog.extract.records import OneHot, Operator
@@ -44,6 +47,8 @@ def index_select(ctx: Context) -> Value:
 
 def taken_along(ctx: Context, table: View, dim: int, ids: View) -> View:
     """Positions ``ids`` of dimension ``dim``, in their place."""
+    if (row := one_row(ctx, table, dim, ids)) is not None:
+        return row
     if (rows := rows_at(ctx, table, dim, ids)) is not None:
         return rows
     lt = [f"x{i}" if i != dim else TAKEN for i in range(len(table.dims))]
@@ -51,6 +56,19 @@ def taken_along(ctx: Context, table: View, dim: int, ids: View) -> View:
         return mapped(ctx, table, values, ids)
     li = [f"t{i}" for i in range(len(ids.dims))]
     return take(ctx, table, lt, ids, li, [*lt[:dim], *li, *lt[dim + 1 :]])
+
+
+def one_row(ctx: Context, table: View, dim: int, ids: View) -> View | None:
+    """The row that all ids choose, where they are one number, again and again."""
+    number, extent = ctx.as_number(ids), table.shape[dim]
+    at = None if number is None else number.integer
+    if at is None or is_symbolic(extent) or any(map(is_symbolic, ids.shape)):
+        return None
+    if not -extent <= at < extent:
+        raise ValueError(f"position {at} of a dimension of {extent}")
+    row = sliced(ctx, table, dim, at % extent, 1)
+    again = [(Digit(-1, e, 1),) if e > 1 else () for e in ids.shape]
+    return replace(row, dims=(*row.dims[:dim], *again, *row.dims[dim + 1 :]))
 
 
 def mapped(ctx: Context, table: View, values: tuple[int, ...], ids: View) -> View:
@@ -166,12 +184,16 @@ def one_hot(ctx: Context, ids: View, li: Letters, extent: int, mask: View | None
     plain = all(v.scale == ONE for v, _ in operands)
     if mask is not None:
         plain = plain and mask.dims == ids.dims and mask.base.shape == ids.base.shape
-    if made is not None and plain and len(made.segments[TAKEN]) == 1:
-        label = made.segments[TAKEN][0][0]
+    place = view.dims[-1][0].dim if len(view.dims[-1]) == 1 else -1
+    ends = ids_between(ctx.side, ids.base) if ids.scale == ONE else None
+    if ends is not None and place >= 0 and 0 <= ends[1] < extent - 1:
+        blank = Blank(0, (Half(-1, place, ends[1] + 1),), False)
+        ctx.side.notes.blanks.setdefault(view.base, blank)
+    if made is not None and plain and len(made.segments[TAKEN]) <= 1:
         of = None if mask is None else mask.base
         hot = f"{view.base.name}?hot"
-        labels = made.result(out)[0]
-        record = OneHot(hot, ids, made.labels, made.maps, label, labels, view.base, of)
+        labels, label = hot_along(made)
+        record = OneHot(hot, ids, labels, made.maps, label, made.result(out)[0], view.base, of)
         ctx.side.onehots.setdefault(view.base, record)
     return view
 
@@ -181,6 +203,13 @@ def placed(
 ) -> View:
     """``g`` times the one-hot ids, added up over what the result does not have. Where ``g`` is 0
     wherever some mask is true, the same with masked ids is another form of it."""
+    if extent == 1 and ctx.side.is_zero(ids):
+        gone = [i for i, n in enumerate(lg) if n in li and n not in out]
+        kept = [n for i, n in enumerate(lg) if i not in gone]
+        if set(kept) == set(out) - {TAKEN}:
+            total = reduced(ctx, g, gone, "sum", False) if gone else g
+            total = total.permuted([kept.index(n) for n in out if n != TAKEN])
+            return total.unsqueezed(list(out).index(TAKEN))
     hot = one_hot(ctx, ids, li, extent)
     made = contract(ctx, g, lg, hot, [*li, TAKEN], out)
     note_classes(ctx, made, g, lg, hot, li, out)

@@ -13,11 +13,12 @@ from gg_datalog.extract.exponents import (
     tidy,
     total_of,
 )
+from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.labels import Letters, Space, space
 from gg_datalog.extract.notes import Looked
 from gg_datalog.extract.records import Label, Lookup, Sum
 from gg_datalog.extract.scale import ONE
-from gg_datalog.extract.side import _as_term
+from gg_datalog.extract.side import Side, _as_term
 from gg_datalog.extract.view import Base, Digit, View, compose, identity
 
 TAKEN = "v"
@@ -38,6 +39,7 @@ def masked_lookup(ctx: Context, gives: Base, of: View, mask: View) -> None:
     if ids_at.base.shape != mask.base.shape:
         return
     digits = _as_term(found.operands[0], found.maps[0], found.labels).dims[found.label]
+    digits = tuple(d for d in digits if d.extent > 1)
     letters = [str(i) for i in range(len(of.dims))]
     operands = [View(table.base, (*table_at.dims, digits)), View(ids.base, ids_at.dims)]
     made = space([(operands[0], [*letters, TAKEN]), (operands[1], letters)], _naming)
@@ -87,11 +89,39 @@ def take(ctx: Context, table: View, lt: Letters, ids: View, li: Letters, out: Le
     if made is not None and table.scale == ids.scale == ONE:
         _note_lookup(ctx, view.base, [table, ids], made, out)
     ctx.notes.assume(*IDS_IN_RANGE)
+    between(ctx, ids, 0, table.shape[list(lt).index(TAKEN)] - 1)
     looked = Looked(table, tuple(lt), ids, tuple(li), tuple(out), view.dims)
     if view.scale == ONE and view.base not in ctx.side.notes.looked:
         ctx.side.notes.looked[view.base] = looked
         _distributed(ctx, view, looked)
     return view
+
+
+def between(ctx: Context, ids: View, low: int, high: int) -> None:
+    """Notes between what ids lie that are looked up: they are trusted to."""
+    if ids.scale == ONE and not is_symbolic(high):
+        known = ctx.side.notes.ids.get(ids.base, (low, high))
+        ctx.side.notes.ids[ids.base] = max(low, known[0]), min(high, known[1])
+
+
+def ids_between(side: Side, base: Base) -> tuple[int, int] | None:
+    """Between what integers lie that are computed from ids, as far as that is known."""
+    if not side.notes.ids:
+        return None
+    if side.is_one(View(base, ())):
+        return 1, 1
+    known = side.notes.ids.get(base)
+    for gives, rows in side.integers.sums if known is None else ():
+        if gives is base:
+            ends = [ids_between(side, of) for of, _ in rows]
+            spans = [(e, n) for e, (_, n) in zip(ends, rows, strict=True) if e is not None]
+            if len(spans) == len(rows):
+                low = sum(min(a * n, b * n) for (a, b), n in spans)
+                return low, sum(max(a * n, b * n) for (a, b), n in spans)
+    for gives, of, _, value in side.integers.fills if known is None else ():
+        if gives is base and (inner := ids_between(side, of)) is not None:
+            return min(value, inner[0]), max(value, inner[1])
+    return known
 
 
 def _distributed(ctx: Context, made: View, of: Looked) -> None:
@@ -134,17 +164,37 @@ def _note_lookup(
     out: Letters,
     mask: Base | None = None,
 ) -> None:
-    segments = made.segments[TAKEN]
-    if len(segments) != 1 or gives in ctx.side.notes.taken:
+    rows = looked_along(made)
+    if rows is None or gives in ctx.side.notes.taken:
         return
-    label = segments[0][0]
-    labels = tuple(
-        Label(x.extent, x.factor, "sum") if i == label else x for i, x in enumerate(made.labels)
-    )
+    labels, label = rows
     name = f"{gives.name}?lookup"
     found = Lookup(name, operands, labels, made.maps, label, made.result(out)[0], gives, mask)
     ctx.side.lookups.append(found)
     ctx.side.notes.taken[gives] = found
+
+
+def looked_along(made: Space) -> tuple[tuple[Label, ...], int] | None:
+    """The labels of a lookup, and which of them is looked up: of a table of one row a label that no
+    operand carries."""
+    segments = made.segments[TAKEN]
+    if not segments:
+        return (*made.labels, Label(1, "v", "parallel")), len(made.labels)
+    label = segments[0][0]
+    if len(segments) > 1 or label < 0:
+        return None
+    summed = [
+        Label(x.extent, x.factor, "sum") if i == label else x for i, x in enumerate(made.labels)
+    ]
+    return tuple(summed), label
+
+
+def hot_along(made: Space) -> tuple[tuple[Label, ...], int]:
+    """The labels of one-hot ids, and which of them counts the ids: of one id a label that the
+    result does not have."""
+    if not made.segments[TAKEN]:
+        return (*made.labels, Label(1, "v", "parallel")), len(made.labels)
+    return made.labels, made.segments[TAKEN][0][0]
 
 
 IDS_IN_RANGE = ("ids in range", "ids lie inside the table that they look up ([0, rows))")

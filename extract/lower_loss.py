@@ -22,7 +22,7 @@ from gg_datalog.extract.exponents import (
     tidy,
     written_terms,
 )
-from gg_datalog.extract.graph import Ref
+from gg_datalog.extract.graph import Ref, is_symbolic
 from gg_datalog.extract.lower_contract import contract
 from gg_datalog.extract.lower_index import note_classes, one_hot
 from gg_datalog.extract.lower_lookup import TAKEN, take
@@ -113,6 +113,10 @@ def loss_operands(ctx: Context) -> tuple[View, View, int, int]:
     ignored = ctx.argument("ignore_index", default=-100)
     if len(x.dims) != len(target.dims) + 1 or not target.dims or not isinstance(ignored, int):
         raise Unsupported("scores without a dimension of classes")
+    classes = x.shape[1]
+    if target.scale == ONE and target.base not in ctx.side.notes.ids and not is_symbolic(classes):
+        ends = min(0, ignored), max(classes - 1, ignored)
+        ctx.side.notes.ids[target.base] = ends
     return x, target, reduction, ignored
 
 

@@ -7,9 +7,7 @@ from math import isnan
 from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported, Value, in_type, lowers
-from gg_datalog.extract.dtypes import (
-    valued,
-)
+from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.halves import Half, over_base, seen_as
 from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_math import integer_pair, kinds

@@ -192,6 +192,7 @@ class Notes:
     blanks: dict[Base, Blank] = field(default_factory=dict)
     # a "sum" of what is never less than 0, which may be 0, or a "max" that is finite or -inf
     spotted: dict[Base, str] = field(default_factory=dict)
+    ids: dict[Base, tuple[int, int]] = field(default_factory=dict)  # what is looked up: the ends
     known: dict[Base, tuple[int, ...]] = field(default_factory=dict)  # integers of a buffer
     tables: dict[Base, Tabled] = field(default_factory=dict)
     permutations: set[Base] = field(default_factory=set)  # every position once

@@ -110,7 +110,7 @@ def divided(ctx: Context, a: View, b: View) -> View:
     made = ctx.elementwise("div", [a, b], linear=(0,))[0]
     count = _count_of(ctx, b)
     if count is not None:
-        text = f"`{count.base.node}` is not 0: the sequential program divides by it"
+        text = f"`{count.base.node}` is not 0: it divides, where it is at least 1"
         ctx.notes.assume("divisors", text)
         plain = divided(ctx, a, count)
         ctx.side.alternative(plain, made)  # as it is written

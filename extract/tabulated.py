@@ -156,7 +156,7 @@ def _form(ctx: Context, x: View, values: Row) -> View:
     """A function of positions as comparisons, where it is a set of few ranges; else as a table."""
     ranges = list(_ranges(values)) if ctx.node.dtype == "bool" else []
     if not 0 < len(ranges) <= RUNS:
-        return ctx.elementwise(f"table({', '.join(map(str, values))})", [x])[0]
+        return ctx.elementwise(f"table({', '.join(map(str, ('%', *values)))})", [x])[0]
     inside = [_within(ctx, x, low, high, len(values)) for low, high in ranges]
     found = inside[0]
     for one in inside[1:]:

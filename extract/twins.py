@@ -51,8 +51,9 @@ def stacked_twins(side: Side) -> None:
     twins = Twins(side, {}, {(_form(r), _bases(r)): r for r in records})
     seeds = dict(_seeds(records))
     for record in records:
-        if (group := seeds.get(record)) is not None and not _known(twins, record):
-            _seed(twins, record, group)
+        group = seeds.get(record) if isinstance(record, Operator) else None
+        if group is not None and not _known(twins, record):
+            _seed(twins, group)
         if _known(twins, record):
             _follow(twins, record)
 
@@ -98,7 +99,7 @@ def _seeds(records: Sequence[Any]) -> Iterator[tuple[Operator, list[Operator]]]:
             yield group[0], group
 
 
-def _seed(twins: Twins, first: Operator, group: Sequence[Operator]) -> None:
+def _seed(twins: Twins, group: Sequence[Operator]) -> None:
     """The family of what is multiplied with the same matrices."""
     columns = list(zip(*(_bases(record) for record in group), strict=True))
     places = [column for column in columns if len(set(column)) == len(group)]
@@ -106,7 +107,7 @@ def _seed(twins: Twins, first: Operator, group: Sequence[Operator]) -> None:
         return
     if any(b in twins.of or b.ring for b in places[0]):
         return
-    twins.side.at = At(first.rank, first.node, first.target)
+    twins.side.at = At(group[0].rank, group[0].node, group[0].target)
     stack = twins.side.plain_concat([identity(b).unsqueezed(0) for b in places[0]], 0, local=True)
     if stack is not None:
         twins.of |= dict.fromkeys(places[0], Family(places[0], stack))

@@ -44,7 +44,12 @@ try:
     from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
     from torch._subclasses import FakeTensorMode
-    from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        FakeTensor,
+        unset_fake_temporarily,
+    )
     from torch.distributed.distributed_c10d import (
         ProcessGroup,
         Work,
@@ -90,6 +95,8 @@ __all__ = [
     "AOTInput",
     "AOTOutput",
     "BufferAOTInput",
+    "DataDependentOutputException",
+    "DynamicOutputShapeException",
     "FakeStore",
     "FakeTensor",
     "FakeTensorMode",

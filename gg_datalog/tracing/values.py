@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from gg_datalog.tracing.draws import OWN, is_random
 from gg_datalog.tracing.private import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
     FakeTensor,
     TorchDispatchMode,
     storage_of,
@@ -63,7 +65,10 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
         if func is NUMBER and (known := self.value(args[0])) is not None:
             with unset_fake_temporarily():
                 return known.item()
-        out = func(*args, **kwargs)
+        try:
+            out = func(*args, **kwargs)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            return self._evaluated(func, args, kwargs)
         try:
             with unset_fake_temporarily(), torch.no_grad():
                 followed = self._follow(func, args, kwargs, out)
@@ -72,6 +77,28 @@ class Computed(TorchDispatchMode):  # type: ignore[misc]
         if not followed:
             self._forget(func, args, kwargs)
         return out
+
+    def _evaluated(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """What an operator gives whose size, or which as such, depends on values: they are known,
+        or its own error is raised."""
+        given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        fakes = [t for t in given if isinstance(t, FakeTensor)]
+        plain = func.namespace in OWN and not is_random(func) and not func._schema.is_mutable
+        if not (fakes and plain) or any(self.value(t) is None for t in given):
+            raise
+        with unset_fake_temporarily(), torch.no_grad():
+            real_args, real_kwargs = pytree.tree_map_only(
+                torch.Tensor, self._stand_in, (args, _on_cpu(kwargs))
+            )
+            real = func(*real_args, **real_kwargs)
+        return pytree.tree_map_only(torch.Tensor, partial(self._as_fake, fakes[0].fake_mode), real)
+
+    def _as_fake(self, mode: Any, real: torch.Tensor) -> torch.Tensor:
+        """A fake tensor that is known to hold this."""
+        with unset_fake_temporarily():
+            fake = mode.from_tensor(real.clone(), static_shapes=True)
+        self._known[fake] = (real, storage_of(fake))
+        return fake
 
     def _follow(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> bool:
         results = pytree.tree_leaves(out)

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from gg_datalog import capture, verify  # noqa: E402
+from gg_datalog.foundation.errors import InputError  # noqa: E402
 from gg_datalog.tracing.pair import Pair  # noqa: E402
 
 ROWS, WIDTH = 8, 4
@@ -276,3 +277,49 @@ def test_numbers_are_those_that_are_there() -> None:
         mode="eager", jobs=0,
     )  # fmt: skip
     assert verify(found, confirm=60).verdict in ("refines", "inconclusive")
+
+
+class Meshed(nn.Module):  # type: ignore[misc]
+    """Checks a mesh as frameworks do, and has what they find."""
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        super().__init__()
+        places = torch.arange(ranks)
+        mesh = places.view(ranks, 1)
+        assert torch.equal(torch.unique(places), torch.unique(mesh))
+        assert torch.unique(mesh).numel() == ranks
+        found = torch.nonzero(mesh == rank)
+        assert found.tolist() == [[rank, 0]]
+        first = int(found[0, 0]) * (ROWS // ranks)
+        self.register_buffer("table", angles(first, ROWS // ranks), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.table
+
+
+def test_sizes_that_follow_from_known_values() -> None:
+    def inputs(rank: int, world: int) -> tuple[torch.Tensor, ...]:
+        return (torch.zeros(ROWS // world, WIDTH),)
+
+    one = capture(Meshed, inputs, world_size=2, mode="eager", jobs=0)
+    assert verify(one).refines
+    assert any("computed values" in row["kind"] for row in one.documents.about["assumptions"])
+
+
+def test_a_size_of_what_is_not_known() -> None:
+    def build(module: Net, rank: int, ranks: int) -> None:
+        module.table = nn.Parameter(torch.randn(ROWS // ranks, WIDTH))
+        torch.unique(module.table.detach())
+
+    with pytest.raises(InputError, match="the size of a result depends on data"):
+        pair(build)
+
+
+def test_known_values_that_were_overwritten_are_not_known() -> None:
+    def build(module: Net, rank: int, ranks: int) -> None:
+        places = torch.arange(ROWS)
+        places.random_(0, ROWS)
+        torch.unique(places)
+
+    with pytest.raises(InputError, match="the size of a result depends on data"):
+        pair(build)

@@ -83,6 +83,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "ne": np.not_equal, "logical_not": np.logical_not, "logical_or": np.logical_or,
     "logical_and": np.logical_and, "floor": np.floor, "ceil": np.ceil,
     "clamp_min": np.maximum, "clamp_max": np.minimum, "isnan": np.isnan,
+    "table": lambda x, *values: np.asarray(values)[x.astype(int)],
     "gelu_backward": gelu_backward, "silu_backward": silu_backward,
     "sigmoid_backward": lambda g, y: g * y * (1 - y), "tanh_backward": lambda g, y: g * (1 - y * y),
     "threshold_backward": lambda g, x, bound: np.where(x <= bound, 0, g),
@@ -208,6 +209,22 @@ def max_(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
         return np.asarray(x.max())
     return x.max(dim, keepdims=keepdim), x.argmax(dim, keepdims=keepdim)
+
+
+@op("aten.argsort")
+def argsort(x: Array, dim: int = -1, descending: bool = False) -> Array:
+    return np.argsort(-x if descending else x, axis=dim, kind="stable")
+
+
+@op("aten.topk")
+def topk(x: Array, k: int, dim: int = -1) -> tuple[Array, Array]:
+    order = np.take(argsort(x, dim, True), np.arange(k), dim)
+    return np.take_along_axis(x, order, dim), order
+
+
+@op("aten.flip")
+def flip(x: Array, dims: Sequence[int]) -> Array:
+    return np.flip(x, tuple(dims))
 
 
 @op("aten._softmax", "aten.softmax")

@@ -80,6 +80,24 @@ GRADIENT = Case(
     "d = bmm(unsqueeze(g, 2), unsqueeze(x, 1))\n"
     "n: f32[2, 5, 3] = zeros([2, 5, 3])\nz: f32[2, 5, 3] = index_put(n, [c], d, True)\nreturn z",
 )  # fmt: skip
+
+
+def single(case: Case, name: str) -> Case:
+    """The same with two experts, one on each rank."""
+    seq, dist = case.seq.replace("s: f32[6, 4]", "s: f32[6, 2]"), case.dist
+    for old, new in (
+        ("s: f32[6, 4]", "s: f32[6, 2]"),
+        ("2 * rank", "rank"),
+        ("ge.Scalar(l, 2)", "ge.Scalar(l, 1)"),
+        ("clamp(l, 0, 1)", "clamp(l, 0, 0)"),
+        ("[2, 5, 3]", "[1, 5, 3]"),
+    ):
+        dist = dist.replace(old, new)
+    return case.but(name, maps=None, seq=seq.replace("[4, 5, 3]", "[2, 5, 3]"), dist=dist)
+
+
+ONE_EACH = single(CLAMPED, "one expert on each rank")
+ONE_EACH_GRADIENT = single(GRADIENT, "one expert on each rank")
 POLE = CLAMPED.but(
     "a pole, which another expert's row may meet",
     seq=CLAMPED.seq.replace("tanh(y)", "log(y)"),
@@ -100,6 +118,13 @@ MATRICES = [
     ),
     CLAMPED.miss("not reduced", 'all_reduce(t, "sum", "g")', "clone(t)"),
     POLE,
+    ONE_EACH,
+    ONE_EACH.miss("of the other rank", "sub.Tensor(i, rank)", "sub.Tensor(i, 1 - rank)"),
+    ONE_EACH.miss("not masked", "masked_fill.Scalar(v, o, 0)", "clone(v)"),
+    ONE_EACH.miss("masked late", "ge.Scalar(l, 1)", "ge.Scalar(l, 2)"),
+    ONE_EACH_GRADIENT,
+    ONE_EACH_GRADIENT.miss("not masked", "masked_fill.Scalar(v, o, 0)", "clone(v)"),
+    ONE_EACH_GRADIENT.miss("of the other rank", "(i, rank)", "(i, 1 - rank)"),
     GRADIENT,
     GRADIENT.miss("not masked", "masked_fill.Scalar(v, o, 0)", "clone(v)"),
     GRADIENT.miss("added at other experts", "index_put(n, [c]", "index_put(n, [sub.Tensor(1, c)]"),

@@ -194,7 +194,30 @@ TOTALS = (
     HIGHEST.but("the least", seq=LONG.format("amin"), dist=PADDED.format("amin", "-inf", "min")),
 )  # fmt: skip
 
+DIAGONAL = """
+all: b[{n}, {n}] = ones([{n}, {n}])
+x: f32[{n}, {n}]
+above = masked_fill.Scalar(x, triu(all, 1), 0)
+kept = masked_fill.Scalar(above, tril(all, -1), 0)
+y: f32[()] = sum.default(kept)
+return y
+"""
+CORNER = [[0, 4], [0, 4]]
+BOTH = (
+    # Rows behind the block are 0 in its columns, and columns behind it in its rows; what is behind
+    # both of them is not.
+    Case(
+        "of two dimensions that are added up each is left out for the other's sake",
+        DIAGONAL.format(n=4),
+        DIAGONAL.format(n=8),
+        ranks=1,
+        relate={"x": [row(0, "x", seq_box=CORNER, dist_box=CORNER)]},
+        maps=(),
+    ),
+    Case("a diagonal as it is", DIAGONAL.format(n=4), DIAGONAL.format(n=4)),
+)
 
-@table(*BLOCKS, *TOTALS)
+
+@table(*BLOCKS, *TOTALS, *BOTH)
 def test_halves(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))

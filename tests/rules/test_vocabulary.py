@@ -289,3 +289,34 @@ def test_every_mistake_has_a_place_in_every_form() -> None:
     for what, how in MISTAKES:
         assert "*" in how or set(how) == set(FORMS), what
     assert pytest.importorskip("clingo")
+
+
+# ---- shards of one row ---------------------------------------------------------------------------
+def alone(name: str) -> Case:
+    """A table of two rows, one on each rank."""
+    dist = FORMS[name]
+    for old, new in (
+        ("f32[6, 4]", "f32[1, 4]"),
+        ("6 * rank + 6", "rank + 1"),
+        ("6 * rank", "rank"),
+        ("(local, 6)", "(local, 1)"),
+    ):
+        dist = dist.replace(old, new)
+    return Case(f"{name}, one row on each rank", SEQ.format(n=2), dist)
+
+
+ALONE = {name: alone(name) for name in ("Megatron", "DTensor", "DTensor on shifted ids")}
+
+
+@table(
+    *ALONE.values(),
+    ALONE["Megatron"].miss("not masked", "index_put(rows, [mask], none)", "clone(rows)"),
+    ALONE["Megatron"].miss("masked one late", "rank + 1)", "rank + 2)"),
+    ALONE["DTensor"].miss("not masked", "all_reduce(kept", "all_reduce(rows"),
+    ALONE["DTensor"].miss("of the other rank", "lt.Scalar(ids, rank)", "lt.Scalar(ids, 1 - rank)"),
+    ALONE["DTensor on shifted ids"].miss(
+        "one further", "sub.Tensor(ids, rank)", "sub.Tensor(ids, rank + 1)"
+    ),
+)
+def test_shards_of_one_row(case: Case, outcomes: Outcomes) -> None:
+    check(case, outcomes(case))

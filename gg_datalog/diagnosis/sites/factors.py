@@ -122,7 +122,9 @@ def multiplied(place: Break) -> Multiplied | None:
     ]
     if not factors:
         return None
-    certain = not linear(scene, place.dists, [factor.dist for factor in factors])
+    # (what a mask leaves of a multiple is one, too, and what is hidden may be what is left)
+    plain = not linear(scene, place.dists, [factor.dist for factor in factors])
+    certain = plain and not scene.fades
     return Multiplied(place, factors, certain)
 
 
