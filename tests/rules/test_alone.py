@@ -27,6 +27,25 @@ SCALED = Case(
     "k: f32[5, 2, 4]\np: f32[5, 2]\ny = exp(cat([mul.Tensor(k, 2), mul.Tensor(expand(view(p, [5, 1, 2]), [5, 2, 2]), 4)], -1))\nreturn y",
     "k: f32[5, 1, 4]\np: f32[5, 2]\ny = exp(cat([mul.Tensor(k, 2), mul.Tensor(view(p, [5, 1, 2]), 4)], -1))\nreturn y",
 )
+LARGEST = Case(
+    "one column a rank: the largest of all",
+    "x: f32[4, 2]\ny = relu(amax(x, [1], False))\nreturn y",
+    'x: f32[4, 1]\ny = relu(all_reduce(amax(x, [1], False), "max", "g"))\nreturn y',
+)
+CELLS = Case(
+    "two rows and one column a rank: the largest of all",
+    "x: f32[4, 2, 5]\ny = relu(amax(amax(x, [0], False), [0], False))\nreturn y",
+    'x: f32[2, 1, 5]\na = view(amax(x, [0], False), [5])\nb = all_reduce(a, "max", "g")\n'
+    'y = relu(all_reduce(b, "max", "h"))\nreturn y',
+    ranks=4,
+    groups={"g": [[0, 1], [2, 3]], "h": [[0, 2], [1, 3]]},
+    relate={
+        "x": [
+            row(r, "x", seq_box=[[r // 2 * 2, r // 2 * 2 + 2], [r % 2, r % 2 + 1], [0, 5]])
+            for r in range(4)
+        ]
+    },
+)
 SLOTS = Case(
     "one head after the other is written into zeros",
     "x: f32[5, 8]\ny = view(exp(x), [5, 2, 4])\nreturn y",
@@ -73,6 +92,11 @@ THREE = Case(
     SLOTS.miss("exchanged", "slice_scatter(z, a", "slice_scatter(z, b", dist=SLOTS.dist.replace(
         "(z, a", "(z, c").replace("(u, b", "(u, a").replace("(z, c", "(z, b")),
     SLOTS.miss("one of them only", "return v", "return u"),
+    LARGEST,
+    LARGEST.miss("the sum", '"max"', '"sum"'),
+    LARGEST.miss("of the negative", "amax(x, [1], False)", "neg(amax(neg(x), [1], False))", dist=LARGEST.dist.replace("amax(x", "amax(neg(x)")),
+    CELLS,
+    CELLS.miss("not over the rows", 'all_reduce(b, "max", "h")', "b"),
     THREE,
     THREE.miss("the first two exchanged", "(z, a", "(z, b", dist=THREE.dist.replace(
         "(z, a", "(z, e").replace("(u, b", "(u, a").replace("(z, e", "(z, b")),
