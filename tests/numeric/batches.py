@@ -14,6 +14,7 @@ Rows = Sequence[tuple[Any, ...]]
 
 IDS = {"by", "signed", "shaped", "of", "gives", "dist", "seq", "table", "ids", "mask", "a", "b"}
 STEP = 10_000
+LABELS = ("label_fades", "operand_half", "hidden_by")  # whose `row` is a label
 
 
 def merged(cases: Mapping[int, Mapping[str, Rows]]) -> dict[str, pa.Table]:
@@ -25,6 +26,8 @@ def merged(cases: Mapping[int, Mapping[str, Rows]]) -> dict[str, pa.Table]:
             kinds = [
                 "number" if name == "first" else _kind(name, k) for name, k in relation.columns
             ]
+        if relation.name in LABELS:
+            kinds = ["" if name == "row" else _kind(name, k) for name, k in relation.columns]
         rows = [
             tuple(_prefixed(kind, number, value) for kind, value in zip(kinds, row, strict=True))
             for number, facts in cases.items()
