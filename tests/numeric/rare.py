@@ -112,6 +112,42 @@ def box(rank: int, name: str, *dims: tuple[int, int, int]) -> Row:
     return {"seq": name, "rank": rank, "dist": name, "seq_box": cut}
 
 
+# ---- masks that compare positions: corners of what is masked, where they are alike ---------------------------
+COMPARED = "all: b[{n}, {n}] = ones([{n}, {n}])\nx: f32[{n}, {n}]\n"
+COVERED = COMPARED + "return tanh(masked_fill.Scalar(x, triu(all, {by}), 0))"
+ADDED = COMPARED + "return tanh(sum.dim_IntList(masked_fill.Scalar(x, triu(all, 1), 0), [0]))"
+BEHIND = "x: f32[4, {n}]\nat: i64[{n}] = arange({n})\nbehind: b[{n}] = ge.Scalar(at, 6)\n"
+BEHIND += "return tanh(sum.dim_IntList(masked_fill.Scalar(x, behind, 0), [1]))"
+WHOLE = "x: f32[4, 6]\nreturn tanh(sum.dim_IntList(x, [1]))"
+TOKENS = "all: b[6, 6] = ones([6, 6])\nx: f32[{n}, 6]\nhide: b[{n}, 6] = {hide}\n"
+TOKENS += "return tanh(masked_fill.Scalar(x, hide, 0))"
+ROW = "slice.Tensor(triu(all, 1), 0, rank, rank + 1)"
+TABLE = "ids: i64[5]\nw: f32[{n}, 4]\nreturn tanh(embedding(w, ids))"
+
+
+def corner(seq: list[list[int]], dist: list[list[int]], name: str = "x") -> dict[str, list[Row]]:
+    """The one rank holds a box of an input somewhere."""
+    return {name: [{"seq": name, "rank": 0, "dist": name, "seq_box": seq, "dist_box": dist}]}
+
+
+def masks(case: Any) -> list[Any]:
+    """Pairs of which what is derived of a block of a mask is not true of all of it."""
+    seq, dist = COVERED.format(n=6, by=1), COVERED.format(n=6, by=0)
+    right, left, low = [[0, 3], [3, 6]], [[3, 6], [0, 3]], [[3, 6], [3, 6]]
+    whole = [[0, 4], [0, 6]]
+    return [
+        case("a corner that is hidden", seq, dist, 1, relate=corner(right, right)),
+        case("a corner that is not hidden", seq, dist, 1, relate=corner(left, left)),
+        case("rows before the corner", ADDED.format(n=6), ADDED.format(n=3), 1,
+             relate=corner(low, [[0, 3], [0, 3]])),
+        case("columns behind the last", WHOLE, BEHIND.format(n=8), 1, relate=corner(whole, whole)),
+        case("a token for each rank", TOKENS.format(n=6, hide="triu(all, 1)"),
+             TOKENS.format(n=1, hide=ROW), 6),
+        case("rows behind a table", TABLE.format(n=6), TABLE.format(n=8), 1,
+             relate=corner([[0, 6], [0, 4]], [[0, 6], [0, 4]], "w")),
+    ]  # fmt: skip
+
+
 def cases(case: Any) -> list[Any]:
     """All pairs; ``case`` makes one of name, texts, ranks."""
     found = [
@@ -121,6 +157,7 @@ def cases(case: Any) -> list[Any]:
     found += [case(name, seq, dist, ranks) for name, (seq, dist, ranks) in LAYOUTS.items()]
     table = "ids: i64[5]\nw: f32[12, 4]\nreturn embedding(w, ids)"
     found += [case(name, table, SHARD.format(mask)) for name, mask in MASKS.items()]
+    found += masks(case)
     boxes = {
         "a": [box(r, "a", (4, -1, 0), (6, 0, 3)) for r in range(4)],
         "b": [box(r, "b", (6, 0, 3), (8, 1, 4)) for r in range(4)],
