@@ -279,7 +279,7 @@ def lower(case: Documents, table: Table) -> dict[tuple[str, int], Lowered]:
             mine = {r.seq if name == "seq" else r.dist for r in related
                     if name == "seq" or r.rank == rank}  # fmt: skip
             values = Noted(side.lined)
-            contexts[rank] = Context(graph, side, table, Notes(), frozenset(mine), values)
+            contexts[rank] = Context(graph, side, table, Notes(), frozenset(mine), values=values)
             found[name, rank] = Lowered(side, rank, values.first)
         World(contexts, checked.groups[name]).run()
     return found
