@@ -12,7 +12,7 @@ import pytest
 from .neuron_text import printed
 from .reading import judged
 
-CORPUS = Path("/work/shared/corpus")
+CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
 SIZES: dict[str, Any] = {"hidden": 64, "heads": 16, "kv_heads": 8, "ffn": 32, "vocab": 48, "seq": 5}
 
 
