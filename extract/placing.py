@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise
 from math import prod
 
@@ -29,13 +30,16 @@ def write_placing(
     world, periods = max(case.dist) + 1, _periods(case.seq)
     meshes: dict[tuple[int, ...], int] = {}
     ways, turned = sorted(_declared(rows)), _turned(rows)
-    for number, view in wanted.items():
-        if 0 in view.shape:
+    for number, whole in wanted.items():
+        if 0 in whole.shape:
             continue  # no elements, no order
+        again = _repeated([whole, *returned[number].values()])
+        view = _once(whole, again)
         out.add("wanted_shaped", number, out.view_shape(view, view.shape))
-        for rank, mine in returned[number].items():
-            for order in _orders(mine, turned[rank]):
-                seen = mine.permuted(order)
+        sound = _add_up(whole, returned[number], world)
+        for rank, mine in returned[number].items() if sound else ():
+            for order in _orders(mine, {} if again else turned[rank]):
+                seen = _once(mine, again).permuted(order)
                 out.add("returned_shaped", number, rank, out.view_shape(seen, seen.shape))
         ranks = tuple(returned[number])
         mesh = meshes.setdefault(ranks, len(meshes))
@@ -95,6 +99,46 @@ def _turned(rows: Sequence[Row]) -> Mapping[int, Mapping[tuple[int, ...], list[t
             of = found[row.rank].setdefault(shape, [])
             of += [order] if order not in of else []
     return found
+
+
+def _repeated(views: Sequence[View]) -> list[int]:
+    """Dimensions along which all of them repeat themselves in the same way."""
+    if len({len(view.dims) for view in views}) > 1:
+        return []
+    alike = []
+    for at, digits in enumerate(views[0].dims):
+        forms = {tuple((d.extent, d.dim < 0) for d in view.dims[at]) for view in views}
+        alike += [at] if len(forms) == 1 and any(d.dim < 0 for d in digits) else []
+    return alike
+
+
+def _once(view: View, again: Sequence[int]) -> View:
+    """A view with each position once of some dimensions that repeat themselves: where all sides
+    repeat alike, what is in place once is so every time."""
+    dims = [
+        tuple(d for d in digits if d.dim >= 0) if at in again else digits
+        for at, digits in enumerate(view.dims)
+    ]
+    return replace(view, dims=tuple(dims))
+
+
+def _add_up(whole: View, returned: Mapping[int, View], world: int) -> bool:
+    """Where the whole repeats itself along a dimension: has each rank all of its positions, or do
+    those of the ranks along an axis of the mesh add up to them?"""
+    for at, extent in enumerate(whole.shape):
+        if any(d.dim < 0 for d in whole.dims[at]):
+            sizes = {r: view.shape[at] for r, view in returned.items() if at < len(view.dims)}
+            cuts = axes(list(sizes), world)
+            along = [[{sizes[r] for r in peers} for peers in axis] for axis in cuts]
+            whole_each = set(sizes.values()) <= {extent}
+            if not whole_each and not any(_sum_to(extent, axis) for axis in along):
+                return False
+    return True
+
+
+def _sum_to(extent: int, shares: Sequence[set[int]]) -> bool:
+    """Do shares, each of one size, add up to an extent?"""
+    return all(len(sizes) == 1 for sizes in shares) and sum(n for (n,) in shares) == extent
 
 
 def _orders(

@@ -51,6 +51,16 @@ OUTER = Case(
     "x: f32[4, 6]\nreturn view(relu(x), [24])",
     "x: f32[4, 3]\nreturn view(relu(x), [12])",
 )
+COPIES = Case(
+    "every row three times, all rows at once",
+    "x: f32[4, 6]\nreturn repeat(relu(x), [3, 1])",
+    "x: f32[4, 6]\nreturn repeat(relu(x), [3, 1])",
+)
+REPEATED = Case(
+    "copies of what is cut",
+    "x: f32[4, 6]\nreturn repeat(relu(x), [3, 1])",
+    "x: f32[4, 3]\nreturn repeat(relu(x), [3, 1])",
+)
 SWAPPED = [
     row(0, "x", seq_box=[[4, 8], [0, 6]]),
     row(1, "x", seq_box=[[0, 4], [0, 6]]),
@@ -341,6 +351,37 @@ def test_state(case: Case, outcomes: Outcomes) -> None:
     ),
     OUTER,
     OUTER.miss("transposed before", "view(relu(x), [12])", "view(t(relu(x)), [12])"),
+    COPIES,
+    COPIES.miss(
+        "a row at a time",
+        "repeat(relu(x), [3, 1])",
+        "reshape(expand(unsqueeze(relu(x), 1), [4, 3, 6]), [12, 6])",
+    ),
+    COPIES.miss("twice only", "[3, 1]", "[2, 1]"),
+    COPIES.miss("once", "repeat(relu(x), [3, 1])", "relu(x)"),
+    COPIES.miss("once, on three ranks", "repeat(relu(x), [3, 1])", "relu(x)", ranks=3, maps=None),
+    COPIES.miss("of the columns, too", "[3, 1]", "[3, 2]"),
+    COPIES.miss(
+        "the rows turned",
+        "return repeat(relu(x), [3, 1])",
+        "p = split(relu(x), 2, 0)\nreturn repeat(cat([p[1], p[0]], 0), [3, 1])",
+    ),
+    COPIES.but(
+        "of a square, transposed",
+        seq="x: f32[4, 4]\nreturn repeat(relu(x), [3, 1])",
+        dist="x: f32[4, 4]\nreturn repeat(t(relu(x)), [3, 1])",
+    ),
+    REPEATED,
+    REPEATED.miss(
+        "one that another rank has",
+        "return repeat(relu(x), [3, 1])",
+        "y: f32[8, 3] = all_gather_into_tensor(relu(x), 2, 'g')\n"
+        "return repeat(slice(y, 0, 4 - 4 * rank, 8 - 4 * rank), [3, 1])",
+    ),
+    REPEATED.but(
+        "of rows that are cut: every rank has every other pair",
+        dist="x: f32[2, 6]\nreturn repeat(relu(x), [3, 1])",
+    ),
     DECLARED,
     DECLARED.but(
         "not declared",
