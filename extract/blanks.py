@@ -94,7 +94,7 @@ def _rises(view: View) -> bool:
 
 
 def _finite(notes: Notes, views: Iterable[View]) -> bool:
-    return not any(may_be_infinite(v.base, notes.positive, notes.finite) for v in views)
+    return not any(may_be_infinite(v.base, notes.finiteness()) for v in views)
 
 
 def _of_operator(notes: Notes, record: Operator, name: str) -> Blank | None:

@@ -44,7 +44,7 @@ def is_real(ctx: Context, base: Base) -> bool:
 
 def is_finite(ctx: Context, base: Base) -> bool:
     """The same, where nothing is made of it yet."""
-    return not may_be_infinite(base, ctx.side.notes.positive, ctx.side.notes.finite)
+    return not may_be_infinite(base, ctx.side.notes.finiteness())
 
 
 def leaves(ctx: Context, x: View) -> list[View]:

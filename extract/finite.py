@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
+from typing import NamedTuple
 
 from gg_datalog.extract.records import Concat, Operator, Slice, Sum
 from gg_datalog.extract.view import Base, View
@@ -36,19 +37,26 @@ POLE_AT_0 = frozenset(["div", "log", "reciprocal", "rsqrt", "sqrt"])
 INFINITE = re.compile(r"\b-?(inf|nan)\b")
 
 
-def may_be_infinite(
-    base: Base, positive: Container[Base] | None = None, finite: set[Base] | None = None
-) -> bool:
+class Known(NamedTuple):
+    """What is known of tensors whose inputs are finite: which are more than 0, which are finite,
+    and which may be infinite. What is asked is put into the last two."""
+
+    positive: set[Base]
+    finite: set[Base]
+    infinite: set[Base]
+
+
+def may_be_infinite(base: Base, sofar: Known | None = None) -> bool:
     """May the tensor hold something that is no finite number, its inputs being finite? Where it is
-    known which tensors are ``positive``, their logarithms and quotients by them are finite over the
-    reals, and so are exponentials, however large. ``finite`` are those that are known not to, and
-    more are put into it."""
+    known which tensors are positive, their logarithms and quotients by them are finite over the
+    reals, and so are exponentials, however large."""
     known: dict[Base, bool] = {}
+    positive = None if sofar is None else sofar.positive
     todo = [base]
     while todo:
         one = todo[-1]
-        if finite is not None and one in finite:
-            known[one] = False
+        if sofar is not None and (one in sofar.finite or one in sofar.infinite):
+            known[one] = one not in sofar.finite
         if one in known:
             todo.pop()
             continue
@@ -59,8 +67,9 @@ def may_be_infinite(
             continue
         known[one] = any(known[b] for b in needs) if verdict is None else verdict
         todo.pop()
-    if finite is not None:
-        finite.update(one for one, infinite in known.items() if not infinite)
+    if sofar is not None:
+        for one, infinite in known.items():
+            (sofar.infinite if infinite else sofar.finite).add(one)
     return known[base]
 
 

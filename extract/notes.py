@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gg_datalog.extract.blanks import Blank
+from gg_datalog.extract.finite import Known
 from gg_datalog.extract.halves import Half
 from gg_datalog.extract.pieces import Pieces
 from gg_datalog.extract.records import Lookup
@@ -201,6 +202,7 @@ class Notes:
     logarithms: dict[Base, View] = field(default_factory=dict)  # of what, where that is positive
     positive: set[Base] = field(default_factory=set)  # more than 0, where the inputs are finite
     finite: set[Base] = field(default_factory=set)  # where the inputs are
+    infinite: set[Base] = field(default_factory=set)  # or may be, even where the inputs are not
     same: dict[Base, View] = field(default_factory=dict)  # another form: the tensor that it gives
     summed: dict[Base, tuple[View, ...]] = field(default_factory=dict)  # a sum in other words
     lows: dict[Base, Shifted] = field(default_factory=dict)
@@ -208,3 +210,7 @@ class Notes:
     looked: dict[Base, Looked] = field(default_factory=dict)
     shares: dict[Base, Share] = field(default_factory=dict)
     shared: dict[Base, Shared] = field(default_factory=dict)
+
+    def finiteness(self) -> Known:
+        """What is known of which tensors are finite, and takes note of more."""
+        return Known(self.positive, self.finite, self.infinite)

@@ -190,6 +190,9 @@ def _sliced_rows(side: Side, view: View, dim: int, start: int, size: int) -> Vie
     """The same of a flat buffer that is viewed in rows (a share of each rank in one): the pieces
     that lie there, row by row."""
     flat, shape = flattened(view), view.shape
+    note = side.notes.pieces.get(view.base)
+    if note is None or len([digits for digits in note.dims if digits]) > 1:
+        return None  # (what has rows of its own is cut as those are)
     if any(digit.dim < 0 for digit in flat.dims[0]):
         return None
     spans, local = spans_of(side, flat)
