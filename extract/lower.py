@@ -84,6 +84,12 @@ RANDOM = frozenset(
 )
 # What a tensor is in memory, not what it holds, decides these.
 STORAGE = frozenset(["as_strided", "set_", "resize_", "data_ptr", "storage_offset", "stride"])
+# Operators that give elements for tensors of none: what is put behind each other, sums (0), and what
+# is only of their type.
+OF_NOTHING = frozenset(
+    ["aten.cat", "aten.concat", "aten.concatenate", "hlo.concatenate", "aten.sum", "aten.mm",
+     "aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.new_empty"]
+)  # fmt: skip
 EMPTY = re.compile(r"\.(new_)?_?empty")  # memory that nobody has written
 # They register handlers.
 _ = (
@@ -292,10 +298,22 @@ def _item(ctx: Context, node: Node) -> Value:
 
 def _operator(ctx: Context, node: Node, name: str) -> Value:
     ctx.consumed.clear()
+    if _uses_nothing(ctx, node):
+        sizes = node.shape or ()
+        if 0 in sizes and all(isinstance(extent, int) for extent in sizes):
+            return lower_movement.nothing(ctx, _ints(sizes))
+        if functional(name) not in OF_NOTHING:
+            raise Unsupported("what it gives of tensors without elements is not known")
     made = _described(ctx, node, functional(name))
     if node.target not in HIGHER_ORDER:
         used(ctx)
     return made
+
+
+def _uses_nothing(ctx: Context, node: Node) -> bool:
+    """Has one of its operands no elements?"""
+    given = (ctx.values.get(name) for name in references((node.args, node.kwargs)))
+    return any(isinstance(value, View) and 0 in value.shape for value in given)
 
 
 def _described(ctx: Context, node: Node, name: str) -> Value:

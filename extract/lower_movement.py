@@ -164,10 +164,15 @@ def bounds(ctx: Context, extent: int, start: Any, end: Any) -> tuple[int, int]:
     return start, max(0, end - start)
 
 
+def nothing(ctx: Context, shape: Sequence[int]) -> View:
+    """A tensor of no elements."""
+    return need(ctx.side.constant(scale(0)).expanded(shape))
+
+
 def sliced(ctx: Context, x: View, dim: int, start: int, size: int) -> View:
-    """A slice that is not empty."""
+    """A slice."""
     if size == 0:
-        raise Unsupported("the slice is empty")
+        return nothing(ctx, [*x.shape[:dim], 0, *x.shape[dim + 1 :]])
     if is_symbolic(x.shape[dim]) and size != x.shape[dim]:
         raise Unsupported("a slice of a size that depends on data")
     return need(ctx.side.slice(x, dim, start, size))

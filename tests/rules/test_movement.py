@@ -42,6 +42,49 @@ SENT = Case(
     "x: f32[8]\nz: f32[8]\ny = mul.Tensor(x, z)\nreturn y",
     'x: f32[8]\nz: f32[8]\np = x if rank == 0 else neg(x)\ny = mul.Tensor(broadcast(p, 0, "g"), z)\nreturn y',
 )
+NOTHING = Case(
+    "nothing in front",
+    "x: f32[8, 6]\np = slice(x, 0, 0, 0)\nreturn relu(cat([p, x], 0))",
+    "x: f32[4, 6]\np = slice(x, 0, 2, 2)\nreturn relu(cat([p, x], 0))",
+)
+EMPTIES = (
+    NOTHING,
+    NOTHING.miss("half of it", "slice(x, 0, 2, 2)", "slice(x, 0, 2, 4)"),
+    NOTHING.miss("and half of it only", "cat([p, x], 0)", "cat([p, slice(x, 0, 0, 2)], 0)"),
+    NOTHING.but(
+        "of which something is computed",
+        dist="x: f32[4, 6]\ny: f32[0, 3, 2] = view(slice(x, 0, 2, 2), [0, 3, 2])\n"
+        "p: f32[0, 3, 2] = neg(y)\nq: f32[0, 6] = view(p, [0, 6])\nreturn relu(cat([q, x], 0))",
+        maps=None,
+    ),
+    NOTHING.but(
+        "split off",
+        dist="x: f32[4, 6]\np = split_with_sizes(x, [4, 0], 0)\n"
+        "return relu(cat([p[1], p[0]], 0))",
+        maps=None,
+    ),
+    NOTHING.but(
+        "a sum over nothing is 0",
+        seq="x: f32[8, 6]\nreturn add(relu(x), sum.dim_IntList(slice(x, 0, 0, 0), [0]))",
+        dist="x: f32[4, 6]\nreturn relu(x)",
+        maps=None,
+    ),
+    NOTHING.but(
+        "a sum over something is not",
+        seq="x: f32[8, 6]\nreturn add(relu(x), sum.dim_IntList(slice(x, 0, 0, 1), [0]))",
+        dist="x: f32[4, 6]\nreturn relu(x)",
+    ),
+    NOTHING.but(
+        "a product over nothing is 1",
+        seq="x: f32[8, 6]\nreturn mul.Tensor(relu(x), prod.dim_int(slice(x, 0, 0, 0), 0))",
+        dist="x: f32[4, 6]\nreturn mul.Tensor(relu(x), 0)",
+    ),
+    NOTHING.but(
+        "nor is a mean of nothing 0",
+        seq="x: f32[8, 6]\nreturn add(relu(x), mean.dim(slice(x, 0, 0, 0), [0]))",
+        dist="x: f32[4, 6]\nreturn relu(x)",
+    ),
+)
 COLLECTIVES = (
     GATHER,
     GATHER.but(
@@ -359,6 +402,12 @@ RANGES = (
 @table(*STEPPED)
 def test_steps(case: Case, outcomes: Outcomes) -> None:
     """A slice with a step is one position of an inner dimension."""
+    check(case, outcomes(case))
+
+
+@table(*EMPTIES)
+def test_nothing(case: Case, outcomes: Outcomes) -> None:
+    """Tensors of no elements."""
     check(case, outcomes(case))
 
 
