@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gg_datalog.extract.pieces import (
     MOST,
+    Pieces,
     Span,
     Spans,
     apart,
@@ -191,10 +192,8 @@ def _sliced_rows(side: Side, view: View, dim: int, start: int, size: int) -> Vie
     that lie there, row by row."""
     flat, shape = flattened(view), view.shape
     note = side.notes.pieces.get(view.base)
-    if note is None or len([digits for digits in note.dims if digits]) > 1:
-        return None  # (what has rows of its own is cut as those are)
-    if any(digit.dim < 0 for digit in flat.dims[0]):
-        return None
+    if note is None or not _flat(note) or any(digit.dim < 0 for digit in flat.dims[0]):
+        return None  # (what has dimensions of its own is cut as those are)
     spans, local = spans_of(side, flat)
     rows, inner = prod(shape[:dim]), prod(shape[dim + 1 :])
     row, ends = shape[dim] * inner, [sum(s.size for s in spans[:k]) for k in range(len(spans))]
@@ -208,14 +207,22 @@ def _sliced_rows(side: Side, view: View, dim: int, start: int, size: int) -> Vie
     return in_shape(side, found, sliced_shape, local)
 
 
+def _flat(note: Pieces) -> bool:
+    """Are the pieces flat buffers, one after the other or each a row?"""
+    beside = [digits for at, digits in enumerate(note.dims) if digits and at != note.dim]
+    return not beside or (len(beside) == 1 and all(span.size == 1 for span in note.spans))
+
+
 def _sliced_along(side: Side, view: View, dim: int, start: int, size: int) -> View | None:
     """The same of several dimensions, with zeros among the pieces."""
     note = side.notes.pieces.get(view.base)
-    if note is None or view.dims[dim] != note.dims[note.dim] or view.base.kind == "concat":
+    if note is None or view.dims[dim] != note.dims[note.dim]:
         return None
     if sorted(view.dims, key=repr) != sorted(note.dims, key=repr):
         return None
     inside = taken(note.spans, start, size)
+    if view.base.kind == "concat" and not any(_hollow(side, span, note.dim) for span in inside):
+        return None
     parts = [side.slice(span.of, note.dim, span.start, span.size) for span in inside]
     if any(part is None for part in parts):
         return None
@@ -223,6 +230,13 @@ def _sliced_along(side: Side, view: View, dim: int, start: int, size: int) -> Vi
     if whole is None:
         return None
     return whole.permuted(_order(note.dims, view.dims)).scaled(view.scale)
+
+
+def _hollow(side: Side, span: Span, dim: int) -> bool:
+    """Is it a part of what is put together with zeros among the pieces?"""
+    base = span.of.base
+    put_together = base.kind != "concat" and base in side.notes.pieces
+    return put_together and span.size < span.of.shape[dim]
 
 
 def _order(of: Dims, wanted: Dims) -> list[int]:

@@ -232,6 +232,48 @@ AVERAGES = (
 EVERY = (*BUCKETS, *SHARDED, *ZEROS, *AVERAGES)
 
 
+WORDS = (
+    "x: f32[2, 3, 6]\nw: f32[5, 6]\ny: f32[2, 3, 5] = view(mm(view(x, [6, 6]), t(w)), [2, 3, 5])\n"
+)
+CUT_WORDS = """\
+x: f32[2, 3, 6]
+w: f32[3 - rank, 6]
+y: f32[2, 3, 3 - rank] = view(mm(view(x, [6, 6]), t(w)), [2, 3, 3 - rank])
+o: f32[2, 3, 1] = zeros([2, 3, 1])
+p: f32[2, 3, 3] = y if rank == 0 else cat([y, o], 2)
+g: f32[4, 3, 3] = all_gather_into_tensor(p, 2, "g")
+parts = split(g, 2, 0)
+whole: f32[2, 3, 6] = cat([parts[0], parts[1]], 2)
+words: f32[2, 3, 5] = slice(whole, 2, 0, 5)
+"""
+UNEVEN = Case(
+    "columns of several sizes, gathered with padding",
+    WORDS + "return _log_softmax(y, 2, False)",
+    CUT_WORDS + "return _log_softmax(words, 2, False)",
+)
+UNEVENLY = (
+    UNEVEN,
+    UNEVEN.miss("from the second column on", "slice(whole, 2, 0, 5)", "slice(whole, 2, 1, 6)"),
+    UNEVEN.miss("the padding in front", "cat([y, o], 2)", "cat([o, y], 2)"),
+    UNEVEN.miss("the parts exchanged", "[parts[0], parts[1]]", "[parts[1], parts[0]]"),
+    UNEVEN.miss(
+        "with the padding", "_log_softmax(words, 2, False)", "_log_softmax(whole, 2, False)"
+    ),
+    UNEVEN.but("in place", seq=WORDS + "return y", dist=CUT_WORDS + "return words", maps=None),
+    UNEVEN.but(
+        "rows",
+        seq=WORDS + "return relu(slice(y, 1, 1, 3))",
+        dist=CUT_WORDS + "return relu(slice(words, 1, 1, 3))",
+        maps=None,
+    ),
+    UNEVEN.but(
+        "other rows",
+        seq=WORDS + "return relu(slice(y, 1, 1, 3))",
+        dist=CUT_WORDS + "return relu(slice(words, 1, 0, 2))",
+    ),
+)
+
+
 @table(*BUCKETS)
 def test_buckets(case: Case, outcomes: Outcomes) -> None:
     """A reduction of a bucket is the reductions of what lies in it."""
@@ -241,6 +283,12 @@ def test_buckets(case: Case, outcomes: Outcomes) -> None:
 @table(*SHARDED)
 def test_shards_of_a_flat_buffer(case: Case, outcomes: Outcomes) -> None:
     """Wherever a shard begins and ends, all of them in order are the whole."""
+    check(case, outcomes(case))
+
+
+@table(*UNEVENLY)
+def test_columns_of_several_sizes(case: Case, outcomes: Outcomes) -> None:
+    """What is gathered with padding and cut is what was gathered, whatever it is viewed as."""
     check(case, outcomes(case))
 
 
