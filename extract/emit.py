@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from gg_datalog.extract.blanks import fades, operand_half
+from gg_datalog.extract.dtypes import PLAIN_IDS
 from gg_datalog.extract.flatten import flat_sums, uses
 from gg_datalog.extract.halves import Half
 from gg_datalog.extract.notes import Counted
 from gg_datalog.extract.records import Concat, DigitMap, Label, Lookup, OneHot, Operator, Slice, Sum
 from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.side import Side
-from gg_datalog.extract.view import Base, View
+from gg_datalog.extract.view import Base, View, identity
 
 Rows = dict[str, list[tuple[Any, ...]]]
 PARALLEL = "e", "parallel"
 WORD = 2**30
+SAME = re.compile(r"(eq|ne)\(%, (-?\d+)\)")
 
 
 class Emitter:
@@ -335,6 +338,22 @@ class SideEmitter:
         if hot.mask is not None:
             self.out.add("lookup_masked", hot.name, hot.mask.name)
 
+    def _ignored(self) -> Iterator[tuple[Base, Base, int, int]]:
+        """Comparisons with a number that decide where integers are filled."""
+        facts = self.side.integers
+        masks = {mask for _, _, mask, _ in facts.fills}
+        masks |= {of for gives, of in facts.nots if gives in masks}
+        for op in self.side.operators:
+            found = SAME.fullmatch(op.signature)
+            gives = op.gives[0][0]
+            if found is None or gives not in masks or gives not in self.live:
+                continue
+            (x,) = op.operands
+            number = int(found[2])
+            plain = x.scale == ONE and x.dims == identity(x.base).dims and abs(number) < WORD
+            if plain and x.base.shape == gives.shape and x.base.dtype in ("", *PLAIN_IDS):
+                yield gives, x.base, number, int(found[1] == "eq")
+
     def _integers(self) -> None:
         facts, live = self.side.integers, self.live
         for gives, of, kind, bound in facts.tests:
@@ -346,6 +365,8 @@ class SideEmitter:
         for gives, of in facts.nots:
             if gives in live:
                 self.out.add("integer_not", gives.name, of.name)
+        for gives, of, number, truth in self._ignored():
+            self.out.add("integer_same", gives.name, of.name, number, truth)
         for gives, of, mask, value in facts.fills:
             if gives in live:
                 self.out.add("integer_fill", gives.name, of.name, mask.name, value)

@@ -121,6 +121,9 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
     if value.zero:
         masked_lookup(ctx, out.base, x, mask)
         note_cleared(ctx, out.base)
+        if ctx.side.name == "seq" and out.base in ctx.side.notes.taken:
+            again = ctx.elementwise(f"masked_fill({value})", [out, mask], linear=(0,))[0]
+            ctx.side.alternative(out, again)  # what is hidden twice is hidden once
     return out
 
 

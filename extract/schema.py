@@ -86,6 +86,7 @@ RULE_RELATIONS = tuple(
             "integer_test(gives, of, compare, #bound)",
             "integer_pair(gives, op, a, b)",
             "integer_not(gives, of)",
+            "integer_same(gives, of, #number, #truth)",
             "integer_fill(gives, of, mask, #value)",
             "integer_clamp(gives, of, #low, #high)",
             "integer_term(gives, #place, of, #times)",

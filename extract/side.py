@@ -261,7 +261,7 @@ class Side:
         record = Operator(name, made.signature, made.operands, made.labels, made.maps, gives)
         record.target, record.node, record.rank = made.target, made.node, made.rank
         record.made_as = made
-        given.base.needs += [v.base for v in made.operands]
+        given.base.needs += [v.base for v in made.operands if v.base is not given.base]
         self.alternatives.append(record)
 
     # ---- sums

@@ -647,20 +647,32 @@ class Checker:
         how many rows) where the id lies there, and else a row that is hidden."""
         mine, extent = shard
         need(mine and mine.start >= 0 and mine.stop <= size, "a rank has other rows of the table")
+        ids = (*range(size), *self._ignored(*seq, size))
         for (op, rows, of), own, there in (dist, mine, extent), (seq, range(size), size):
-            masks = [self.column(mask, of, size) for (mask,) in self.all("lookup_masked", op)]
-            hidden = map(any, zip(*masks, strict=True)) if masks else [False] * size
-            for i, (row, hide) in enumerate(zip(self.column(rows, of, size), hidden, strict=True)):
-                inside = hide != (i in own) and 0 <= row < there
+            masks = [self.column(mask, of, ids) for (mask,) in self.all("lookup_masked", op)]
+            hidden = map(any, zip(*masks, strict=True)) if masks else [False] * len(ids)
+            for i, row, hide in zip(ids, self.column(rows, of, ids), hidden, strict=True):
+                inside = hide != (i in own) and (0 <= row < there or (hide and i not in range(size)))
                 right = inside and (hide or row == i - own.start)
                 if not right and (masks or row != i or i < there):  # ids lie in the table
                     raise Refused(f"id {i} does not read row {i - own.start} of {len(own)}")
 
-    def _column(self, tensor: str, of: str, size: int) -> list[int]:
-        """The value of an integer tensor for each id in [0, size) that `of` may hold."""
-        value = partial(self.column, of=of, size=size)
+    def _ignored(self, op: str, rows: str, of: str, size: int) -> list[int]:
+        """The numbers beside the rows of a table that ids may be: what a lookup fills and hides."""
+        if rows == of:
+            return []
+        masks = [mask for (mask,) in self.all("lookup_masked", op)]
+        masks += [u for mask in masks for (u,) in self.all("integer_not", mask)]
+        same = [x for mask in masks for x in self.all("integer_same", mask)]
+        return [number for u, number, _ in same if u == of and number not in range(size)]
+
+    def _column(self, tensor: str, of: str, ids: tuple[int, ...]) -> list[int]:
+        """The value of an integer tensor for each of the ids that `of` may hold."""
+        value = partial(self.column, of=of, ids=ids)
         if tensor == of or self.all("constant_one", tensor):
-            return list(range(size)) if tensor == of else [1] * size
+            return list(ids) if tensor == of else [1] * len(ids)
+        for u, number, truth in self.all("integer_same", tensor):
+            return [int((x == number) == bool(truth)) for x in value(u)]
         for u, compare, bound in self.all("integer_test", tensor):
             return [int((x < bound) == (compare == "lt")) for x in value(u)]
         for op, a, b in self.all("integer_pair", tensor):

@@ -353,7 +353,7 @@ def _ids(known: Derivations, o: str, s: str) -> list[Statement]:
 
 INTEGER = {
     **{"integer_test": (0,), "integer_pair": (1, 2), "integer_not": (0,)},
-    **{"integer_fill": (0, 1), "integer_clamp": (0,), "integer_term": (1,)},
+    **{"integer_same": (0,), "integer_fill": (0, 1), "integer_clamp": (0,), "integer_term": (1,)},
 }
 
 
