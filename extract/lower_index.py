@@ -227,10 +227,17 @@ def placed(
 
 
 def note_classes(
-    ctx: Context, made: View, g: View, lg: Letters, hot: View, li: Letters, out: Letters
+    ctx: Context,
+    made: View,
+    g: View,
+    lg: Letters,
+    hot: View,
+    li: Letters,
+    out: Letters,
+    hidden: View | None = None,
 ) -> None:
     """Notes ``made`` as a factor per row times the one-hot class of the row, where it is that:
-    nothing was added up."""
+    nothing was added up. ``hidden``: the classes without those of rows where the factor is 0."""
     sizes = dict(zip(li, hot.shape, strict=False))
     if any(sizes[n] > 1 and n not in out for n in li) or not set(lg) <= {*li, *out}:
         return
@@ -239,14 +246,18 @@ def note_classes(
     if any(g.shape[i] > 1 for i, n in enumerate(lg) if n in ones):
         return
     dims = dict(zip(lg, g.dims, strict=True))
-    wide = dict(zip([*li, TAKEN], hot.dims, strict=True))
     factor = View(g.base, tuple(() if n == TAKEN else dims.get(n, ()) for n in out), g.scale)
-    alone = View(hot.base, tuple(wide.get(n, ()) for n in out), hot.scale)
     rows = [e if i != at else 1 for i, e in enumerate(made.shape)]
-    spread, over_rows = factor.expanded(rows), alone.expanded(made.shape)
-    if spread is not None and over_rows is not None:
+
+    def over_rows(hot: View) -> View | None:
+        wide = dict(zip([*li, TAKEN], hot.dims, strict=True))
+        return View(hot.base, tuple(wide.get(n, ()) for n in out), hot.scale).expanded(made.shape)
+
+    spread, over = factor.expanded(rows), over_rows(hot)
+    without = None if hidden is None else over_rows(hidden)
+    if spread is not None and over is not None:
         factor = spread.scaled(made.scale.inverse())
-        ctx.side.notes.classes[made.base] = Classes(made.dims, factor, over_rows, at)
+        ctx.side.notes.classes[made.base] = Classes(made.dims, factor, over, at, without)
 
 
 @lowers("aten.embedding_dense_backward")

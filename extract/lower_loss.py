@@ -59,18 +59,21 @@ def log_softmax_backward(ctx: Context) -> Value:
 
 class Part(NamedTuple):
     """A gradient as ``factor``, which has one position of the classes, times a ``pattern`` over
-    them (nothing: the same for all), of which the sum is ``total``."""
+    them (nothing: the same for all), of which the sum is ``total``. ``hidden`` is the pattern with
+    0 in some rows where the factor is 0."""
 
     factor: View
     pattern: View | None
     total: Scale
+    hidden: View | None = None
 
 
 def per_row(ctx: Context, x: View, dim: int) -> Part | None:
     """A gradient as a factor per row times a pattern of which the sum over the classes is known."""
     note = ctx.side.notes.classes.get(x.base)
     if note is not None and (chosen := note.seen_as(x, dim)) is not None:
-        return Part(*chosen, ONE)
+        factor, pattern, hidden = chosen
+        return Part(factor, pattern, ONE, hidden)
     if not repeats(x.dims[dim]) or x.shape[dim] == 1:
         return None
     row = replace(x, dims=tuple(() if i == dim else d for i, d in enumerate(x.dims)))
@@ -98,9 +101,12 @@ def _by_rows(ctx: Context, made: View, out: View, parts: list[Part]) -> None:
         ours = parts[0].factor.scaled(MINUS)
         apart = added(ctx, [(power, parts[0].total), (parts[0].pattern or ones, MINUS)])
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, ours], linear=(0, 1))[0])
-        return
-    apart = added(ctx, rows)
-    ctx.side.alternative(made, ctx.elementwise("mul", [apart, one], linear=(0, 1))[0])
+    else:
+        apart = added(ctx, rows)
+        ctx.side.alternative(made, ctx.elementwise("mul", [apart, one], linear=(0, 1))[0])
+    if any(part.hidden is not None for part in parts):
+        patterns = [part._replace(pattern=part.hidden or part.pattern, hidden=None) for part in parts]
+        _by_rows(ctx, made, out, patterns)
 
 
 # ---- the loss over classes
@@ -130,7 +136,9 @@ def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]
     are not ignored, and where they are."""
     kept = ctx.elementwise(f"ne(%, {ignored})", [target])[0]
     ctx.side.notes.truths.add(kept.base)
-    gone = inverted(ctx, kept)
+    gone = ctx.elementwise(f"eq(%, {ignored})", [target])[0]
+    ctx.side.notes.truths.add(gone.base)
+    ctx.side.alternative(gone, inverted(ctx, kept))
     return masked(ctx, target, gone, scale(0)), kept, gone
 
 
@@ -200,14 +208,18 @@ def nll_loss_backward(ctx: Context) -> Value:
     if reduction == MEAN:
         g = averaged(ctx, g, count)
     if none_ignored(ctx, ignored, x.shape[1]):
-        ids, by = target, need(g.expanded(target.shape))
+        ids, gone, by = target, None, need(g.expanded(target.shape))
     else:
         ids, _, gone = targets(ctx, target, ignored)
         by = masked(ctx, g, gone, scale(0))
     letters = [f"t{i}" for i in range(len(ids.dims))]
     hot = one_hot(ctx, ids, letters, x.shape[1])
-    second = hot.permuted([0, len(letters), *range(1, len(letters))])
+    hidden = None if gone is None else one_hot(ctx, ids, letters, x.shape[1], gone)
+    order = [0, len(letters), *range(1, len(letters))]
     out = with_classes(letters)
-    made = contract(ctx, by, letters, second, out, out)
-    note_classes(ctx, made, by, letters, hot, letters, out)
+    made = contract(ctx, by, letters, hot.permuted(order), out, out)
+    note_classes(ctx, made, by, letters, hot, letters, out, hidden)
+    if hidden is not None:
+        again = contract(ctx, by, letters, hidden.permuted(order), out, out)
+        ctx.side.alternative(made, again)
     return made.scaled(MINUS)

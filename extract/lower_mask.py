@@ -18,7 +18,7 @@ from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.side import _as_term
 from gg_datalog.extract.signature import packet_of
-from gg_datalog.extract.view import Base, View, broadcast
+from gg_datalog.extract.view import Base, View, broadcast, compose
 
 
 def operands_of(gives: Base) -> tuple[View, View] | None:
@@ -122,9 +122,23 @@ def masked(ctx: Context, x: View, mask: View, value: Scale) -> View:
         masked_lookup(ctx, out.base, x, mask)
         note_cleared(ctx, out.base)
         if ctx.side.name == "seq" and out.base in ctx.side.notes.taken:
-            again = ctx.elementwise(f"masked_fill({value})", [out, mask], linear=(0,))[0]
-            ctx.side.alternative(out, again)  # what is hidden twice is hidden once
+            _hidden_again(ctx, out, x, mask)
     return out
+
+
+def _hidden_again(ctx: Context, out: View, x: View, mask: View) -> None:
+    """Notes that what a lookup gives is hidden once where it is hidden twice, and where it is in a
+    sum that is hidden."""
+    notes, signature = ctx.side.notes, f"masked_fill({scale(0)})"
+    terms = [compose(x, t.dims, t.base, t.scale) for t in notes.summed.get(x.base, ())]
+    rows = [t for t in terms if t is not None]
+    sums = [out]
+    if rows and len(rows) == len(terms) and any(t.base in notes.taken for t in rows):
+        found = [masked(ctx, t, mask, scale(0)) if t.base in notes.taken else t for t in rows]
+        total = ctx.side.sum([stretched(t, x.shape) for t in found])
+        sums += [] if total is None or total.scale != ONE else [total]
+    for of in sums:
+        ctx.side.alternative(out, ctx.elementwise(signature, [of, mask], linear=(0,))[0])
 
 
 def note_cleared(ctx: Context, gives: Base) -> None:

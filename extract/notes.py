@@ -59,15 +59,17 @@ class Cleared(NamedTuple):
 
 class Classes(NamedTuple):
     """A factor per row times the one-hot class of the row; ``dims``: how it lies over its base,
-    with the classes in dimension ``at``, of which ``factor`` has one position."""
+    with the classes in dimension ``at``, of which ``factor`` has one position. ``hidden`` are the
+    classes without those of rows where the factor is 0."""
 
     dims: Dims
     factor: View
     hot: View
     at: int = 1
+    hidden: View | None = None
 
-    def seen_as(self, x: View, dim: int) -> tuple[View, View] | None:
-        """Both, in the dimensions of a view of which dimension ``dim`` counts the classes."""
+    def seen_as(self, x: View, dim: int) -> tuple[View, View, View | None] | None:
+        """All, in the dimensions of a view of which dimension ``dim`` counts the classes."""
         if x.shape[dim] == 1 or x.dims[dim] != self.dims[self.at]:
             return None
         if [d for d in x.dims if d] != [d for d in self.dims if d]:
@@ -75,7 +77,8 @@ class Classes(NamedTuple):
         rows = [*x.shape[:dim], 1, *x.shape[dim + 1 :]]
         factor = self.factor.scaled(x.scale).reshaped(rows)
         hot = self.hot.reshaped(x.shape)
-        return None if factor is None or hot is None else (factor, hot)
+        hidden = None if self.hidden is None else self.hidden.reshaped(x.shape)
+        return None if factor is None or hot is None else (factor, hot, hidden)
 
 
 class Shifted(NamedTuple):
