@@ -105,8 +105,8 @@ def _by_rows(ctx: Context, made: View, out: View, parts: list[Part]) -> None:
         apart = added(ctx, rows)
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, one], linear=(0, 1))[0])
     if any(part.hidden is not None for part in parts):
-        patterns = [part._replace(pattern=part.hidden or part.pattern, hidden=None) for part in parts]
-        _by_rows(ctx, made, out, patterns)
+        rest = [p._replace(pattern=p.hidden or p.pattern, hidden=None) for p in parts]
+        _by_rows(ctx, made, out, rest)
 
 
 # ---- the loss over classes

@@ -647,18 +647,20 @@ class Checker:
         how many rows) where the id lies there, and else a row that is hidden."""
         mine, extent = shard
         need(mine and mine.start >= 0 and mine.stop <= size, "a rank has other rows of the table")
-        ids = (*range(size), *self._ignored(*seq, size))
+        ids = (*range(size), *self._beside(seq, size))
         for (op, rows, of), own, there in (dist, mine, extent), (seq, range(size), size):
             masks = [self.column(mask, of, ids) for (mask,) in self.all("lookup_masked", op)]
             hidden = map(any, zip(*masks, strict=True)) if masks else [False] * len(ids)
             for i, row, hide in zip(ids, self.column(rows, of, ids), hidden, strict=True):
-                inside = hide != (i in own) and (0 <= row < there or (hide and i not in range(size)))
+                read = 0 <= row < there or (hide and i not in range(size))
+                inside = hide != (i in own) and read
                 right = inside and (hide or row == i - own.start)
                 if not right and (masks or row != i or i < there):  # ids lie in the table
                     raise Refused(f"id {i} does not read row {i - own.start} of {len(own)}")
 
-    def _ignored(self, op: str, rows: str, of: str, size: int) -> list[int]:
+    def _beside(self, seq: Any, size: int) -> list[int]:
         """The numbers beside the rows of a table that ids may be: what a lookup fills and hides."""
+        op, rows, of = seq
         if rows == of:
             return []
         masks = [mask for (mask,) in self.all("lookup_masked", op)]

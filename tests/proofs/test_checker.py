@@ -22,7 +22,7 @@ from .conftest import ROOT, Proved
 SOURCE = Path(module.__file__).read_text(encoding="utf-8")
 
 
-LINES = 850
+LINES = 880
 """Of code: what has to be believed without another check."""
 
 

@@ -163,6 +163,78 @@ def shards(case: Case, text: str) -> list[Case]:
     ]
 
 
+# ---- ids are compared as they are, ignored ones among them
+RAW = of(LOSS, "ids as they are", ("x", "x"), ("unsqueeze(y1, 1)", "unsqueeze(y, 1)"), True)
+RAW_DX = DX.but(
+    "ids as they are",
+    dist=DX.dist.replace("Scalar(y1", "Scalar(y").replace("clone(y1)", "clone(y)"),
+    maps=None,
+)
+HIDDEN_LATE = """
+x: f32[6, 4]
+y: i64[6]
+m = all_reduce(amax(x, [1]), "max", "t")
+s = sub.Tensor(x, unsqueeze(m, 1))
+z = all_reduce(sum.dim_IntList(exp(s), [1]), "sum", "t")
+valid = ne.Scalar(y, -100)
+none: f32[()] = const(0.0)
+mask: b[6] = bitwise_or.Tensor(lt.Scalar(y, 4 * rank), ge.Scalar(y, 4 * rank + 4))
+there = masked_fill.Scalar(sub.Tensor(y, 4 * rank), mask, 0)
+got = squeeze.dim(gather(s, 1, unsqueeze(there, 1)), 1)
+of = all_reduce(masked_fill.Scalar(got, mask, 0.0), "sum", "t")
+each: f32[6] = where.self(valid, sub.Tensor(log(z), of), none)
+c: i64[()] = sum(valid)
+v = div.Tensor(sum(each), _to_copy(c, dtype='float32'))
+return v
+"""
+LATE = Case("hidden in the end", LOSS.seq, HIDDEN_LATE, 3, groups=T)
+BOUNDS = "bitwise_or.Tensor(lt.Scalar(y, 4 * rank), ge.Scalar(y, 4 * rank + 4))"
+HIDING = "where.self(valid, sub.Tensor(log(z), of), none)"
+OF_LATE = f"""
+= filled where ignored | {HIDING} | masked_fill.Scalar(sub.Tensor(log(z), of), eq.Scalar(y, -100), 0.0)
+= between the bounds | {BOUNDS} | bitwise_not(bitwise_and.Tensor(ge.Scalar(y, 4 * rank), lt.Scalar(y, 4 * rank + 4)))
+= the upper bound included | ge.Scalar(y, 4 * rank + 4) | gt.Scalar(y, 4 * rank + 3)
+= clamped | masked_fill.Scalar(sub.Tensor(y, 4 * rank), mask, 0) | clamp(sub.Tensor(y, 4 * rank), 0, 3)
+not hidden | {HIDING} | sub.Tensor(log(z), of)
+another number is hidden | {HIDING} | where.self(ne.Scalar(y, -1), sub.Tensor(log(z), of), none)
+the logarithm alone is hidden | {HIDING} | sub.Tensor(where.self(valid, log(z), none), of)
+only where it is a class of the rank | {HIDING} | where.self(bitwise_not(mask), sub.Tensor(log(z), of), none)
+clamped, not cleared | masked_fill.Scalar(got, mask, 0.0) | clone(got)
+no lower bound | {BOUNDS} | ge.Scalar(y, 4 * rank + 4)
+no upper bound | {BOUNDS} | lt.Scalar(y, 4 * rank)
+a lower bound below the ignored number | lt.Scalar(y, 4 * rank) | lt.Scalar(y, 4 * rank - 200)
+all tokens are counted | c: i64[()] = sum(valid) | c: i64[()] = sum(ge.Scalar(y, -100))
+"""
+
+
+def as_they_are(case: Case, listed: str, ids: str) -> list[Case]:
+    """Those that are wrong here, too: nothing is done to the ids before, and of an ignored one no
+    rank has a row."""
+    right = ("where.self(valid, y, zero)", "ignored tokens are in it")
+    kept = [row for row in listed.splitlines() if not any(text in row for text in right)]
+    return misses(case, "\n".join(kept), ids)
+
+
+@table(
+    RAW,
+    *as_they_are(RAW, OF_IDS + OF_LOOKUP, "u"),
+    RAW.miss(
+        "ignored tokens have no row anyway",
+        "where.self(valid, neg(squeeze.dim(of, 1)), none)",
+        "neg(squeeze.dim(of, 1))",
+        maps=None,
+    ),
+    RAW_DX,
+    *misses(RAW_DX, OF_SOFTMAX),
+    *as_they_are(RAW_DX, OF_IDS + OF_COLUMN, "y"),
+    LATE,
+    *misses(LATE, OF_LATE),
+)
+def test_ids_as_they_are(case: Case, outcomes: Outcomes) -> None:
+    """Ignored ids lie in no shard, and are hidden in the end."""
+    check(case, outcomes(case))
+
+
 @table(
     SOFT,
     *misses(SOFT, OF_SOFTMAX),

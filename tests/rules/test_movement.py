@@ -59,8 +59,7 @@ EMPTIES = (
     ),
     NOTHING.but(
         "split off",
-        dist="x: f32[4, 6]\np = split_with_sizes(x, [4, 0], 0)\n"
-        "return relu(cat([p[1], p[0]], 0))",
+        dist="x: f32[4, 6]\np = split_with_sizes(x, [4, 0], 0)\nreturn relu(cat([p[1], p[0]], 0))",
         maps=None,
     ),
     NOTHING.but(
