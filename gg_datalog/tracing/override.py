@@ -268,7 +268,7 @@ def load_override(given: Path | str | Mapping[str, Any] | None) -> Override:
     if not isinstance(given, (str, Path)):
         raise InputError(f"relations are {type(given).__name__}", None, "give a file or a mapping")
     path = Path(given)
-    return _override(read_toml(path, "relations.toml", SEE, SEE), str(path))
+    return _override(read_toml(path, "the relations file", SEE, SEE), str(path))
 
 
 def _override(document: Mapping[str, Any], where: str) -> Override:
