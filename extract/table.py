@@ -158,7 +158,7 @@ KEYS = {
     "spread",
     "own",
 }
-FLAGS = ("linear", "monotone")
+FLAGS = ("linear", "monotone", "signed", "typed")
 SEE = "see docs/operators.md"
 
 
