@@ -34,9 +34,10 @@ exhaustive:
 fuzz:
 	$(PYTHON) -m tests.numeric.sweep --programs $(N) --coverage
 
-# Every operator against torch itself: `make oracle N=100000 OP='add*' SEED=1 WRITE=docs/coverage.md`.
+# Every operator against torch itself: `make oracle N=100000 OP='add*' SEED=1 WRITE=docs/coverage.md`;
+# with TESTS=atan2,nn.functional.mish only samples of these of torch's tests, which takes seconds.
 oracle:
-	$(PYTHON) -m tests.oracle -n $(N) --op '$(OP)' --seed $(SEED) --known --opinion $(if $(WRITE),--write $(WRITE))
+	$(PYTHON) -m tests.oracle -n $(N) --op '$(OP)' --seed $(SEED) --known --opinion $(if $(TESTS),--tests $(TESTS)) $(if $(WRITE),--write $(WRITE))
 
 format:
 	$(PYTHON) -m ruff check --fix $(SOURCES)

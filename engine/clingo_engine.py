@@ -56,10 +56,11 @@ class ClingoEngine:
         from .translate import Symbols, translated
 
         rules = kept("clingo", Path(program_path), translated)
-        program, translation = rules.program, rules.translation
+        program = rules.program
         symbols = Symbols(rules.constants)
         watch.phase("facts", "clingo: checking and writing the facts")
         tables = check_facts(program, facts, self.word_bits())
+        translation = rules.translation.firing(name for name, t in tables.items() if t.num_rows)
         with tempfile.TemporaryDirectory(prefix="gg-datalog-") as folder:
             text, data = Path(folder, "rules.lp"), Path(folder, "facts.lp")
             text.write_text(translation.text, encoding="utf-8")

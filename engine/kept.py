@@ -174,6 +174,8 @@ def _encoded(made: Translated) -> dict[str, Any]:
         "outputs": program.outputs,
         "lines": made.translation.lines,
         "origins": [at(pos) for pos in made.translation.origins],
+        "rules": made.translation.rules,
+        "needs": made.translation.needs,
         "constants": made.constants,
     }
 
@@ -203,5 +205,6 @@ def _decoded(entry: dict[str, Any], path: Path) -> Translated:
         (),
     )
     origins = [None if found is None else pos(found) for found in entry["origins"]]
-    lines = Translation(entry["lines"], origins)
+    needs = [(head, tuple(names)) for head, names in entry["needs"]]
+    lines = Translation(entry["lines"], origins, entry["rules"], needs)
     return Translated(program, lines, tuple(entry["constants"]))

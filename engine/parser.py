@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from lark import Lark, Token, Transformer, Tree, UnexpectedInput
-from lark.exceptions import VisitError
 
 from gg_datalog.foundation.errors import EngineError
 
@@ -66,12 +65,13 @@ DIRECTIVE: /\.[a-z_]+/
 %ignore /\/\*(.|\n)*?\*\//
 """
 
-_ARITHMETIC = {"plus": "+", "minus": "-", "times": "*", "divide": "/", "modulo": "%"}
-
 
 @cache
-def _lark() -> Lark:
-    return Lark(GRAMMAR.replace("RESERVED", RESERVED), parser="lalr")
+def _lark() -> tuple[Lark, _Nodes]:
+    """The parser, and what makes nodes while it parses: a tree of its own takes as long again."""
+    nodes = _Nodes()
+    grammar = GRAMMAR.replace("RESERVED", RESERVED)
+    return Lark(grammar, parser="lalr", transformer=nodes), nodes
 
 
 def parse_program(path: Path) -> Program:
@@ -109,13 +109,12 @@ def _position(path: Path, item: Tree[Any]) -> Pos:
 
 
 def _tree(path: Path, text: str) -> Tree[Any]:
+    parser, nodes = _lark()
+    nodes.path = path
     try:
-        tree: Tree[Any] = _Nodes(path).transform(_lark().parse(text))
-        return tree
+        return parser.parse(text)
     except UnexpectedInput as error:
         raise refuse_syntax(error, path, text) from None
-    except VisitError as error:
-        raise error.orig_exc from None
 
 
 def _add(builder: ProgramBuilder, item: Tree[Any], pos: Pos) -> None:
@@ -158,14 +157,22 @@ def _unquote(text: str, pos: Pos) -> str:
 class _Nodes(Transformer[Token, Any]):
     """Turns the parts of clauses and declarations into syntax tree nodes."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
+    path = Path()  # of what is parsed
 
-    def __default__(self, data: str, children: list[Any], meta: Any) -> Any:
-        if data in _ARITHMETIC:
-            return Op(_ARITHMETIC[data], tuple(children))
-        return Tree(data, children, meta)
+    def plus(self, children: list[Expr]) -> Expr:
+        return Op("+", tuple(children))
+
+    def minus(self, children: list[Expr]) -> Expr:
+        return Op("-", tuple(children))
+
+    def times(self, children: list[Expr]) -> Expr:
+        return Op("*", tuple(children))
+
+    def divide(self, children: list[Expr]) -> Expr:
+        return Op("/", tuple(children))
+
+    def modulo(self, children: list[Expr]) -> Expr:
+        return Op("%", tuple(children))
 
     def field(self, children: list[Token]) -> Column:
         return Column(str(children[0]), str(children[1]))

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .program import Declaration, Program
-    from .translation import Translated
+    from .translation import Translated, Translation
 
 _PROBE = ".decl r(x:number)\n.output r\nr(2147483647+1).\n"
+RULES = "rules.dl"
 _GET_IT = (
     "build or install it from souffle-lang (https://souffle-lang.github.io/install),"
     " put it on the PATH, or use --engine clingo"
@@ -82,15 +83,21 @@ class SouffleEngine:
         from .kept import kept
         from .tables import check_facts
 
-        program = kept("souffle", Path(program_path), _read_program).program
+        rules = kept("souffle", Path(program_path), _read_program)
+        program = rules.program
         watch.phase("facts", "souffle: checking and writing the facts")
         tables = check_facts(program, facts, self.word_bits())
+        given = {name: table for name, table in tables.items() if table.num_rows}
+        text = rules.translation.firing(given)
+        for relation in given:
+            text.add(f".input {relation}", program.declarations[relation].pos)
         with tempfile.TemporaryDirectory(prefix="gg-datalog-") as name:
             folder = Path(name)
-            for relation, table in tables.items():
+            (folder / RULES).write_text(text.text, encoding="utf-8")
+            for relation, table in given.items():
                 _write_facts(folder / f"{relation}.facts", table)
             watch.phase("evaluate", "souffle: evaluating the rules")
-            _evaluate(self._binary, program, folder, timeout)
+            _evaluate(self._binary, text, folder, timeout)
             watch.phase("read", "souffle: reading the relations")
             relations = {
                 output: _read(program, program.declarations[output], folder)
@@ -101,16 +108,19 @@ class SouffleEngine:
 
 def _read_program(path: Path) -> Translated:
     from .parser import parse_program
-    from .translation import Translated, Translation
+    from .souffle_text import souffle_text
+    from .translation import Translated
 
-    return Translated(replace(parse_program(path), clauses=()), Translation())
+    program = parse_program(path)
+    return Translated(replace(program, clauses=()), souffle_text(program))
 
 
-def _evaluate(binary: str, program: Program, folder: Path, timeout: float | None) -> None:
-    command = [binary, *_options(binary), "-F", str(folder), "-D", str(folder), str(program.path)]
+def _evaluate(binary: str, text: Translation, folder: Path, timeout: float | None) -> None:
+    place = str(folder)
+    command = [binary, *_options(binary), "-F", place, "-D", place, str(folder / RULES)]
     finished = run_process(command, engine="souffle", timeout=timeout)
     if finished.status != 0:
-        raise _refusal(finished, program)
+        raise _refusal(finished, text)
 
 
 @cache
@@ -141,7 +151,7 @@ def _word_bits(binary: str) -> int:
         return 64 if result.read_text().strip() == "2147483648" else 32
 
 
-def _refusal(finished: Finished, program: Program) -> EngineError:
+def _refusal(finished: Finished, program: Translation) -> EngineError:
     """What Soufflé complained about, with the file and line it named."""
     text = finished.stderr.strip() or finished.stdout.decode("utf-8", "replace").strip()
     start = text.find("Error")
@@ -149,17 +159,17 @@ def _refusal(finished: Finished, program: Program) -> EngineError:
     found = re.search(r"in file (\S+?) (?:at line |\[)(\d+)", text)
     if found is None:
         return EngineError(f"souffle failed with status {finished.status}: {text[-2000:]}")
-    named = [str(file) for file in program.files if file.name == Path(found[1]).name]
-    file = named[0] if len(named) == 1 else found[1]
-    return EngineError(f"souffle: {text[:2000]}", f"{file}:{found[2]}")
+    origin = program.origin(int(found[2]))
+    return EngineError(f"souffle: {text[:2000]}", None if origin is None else str(origin))
 
 
 def _write_facts(path: Path, table: pa.Table) -> None:
+    """The rows of a table that has some."""
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    if not table.num_columns or not table.num_rows:
-        path.write_text("()\n" if table.num_rows else "")
+    if not table.num_columns:
+        path.write_text("()\n")
         return
     columns = table.combine_chunks().columns
     cells = [column.chunk(0).cast(pa.string()) for column in columns]

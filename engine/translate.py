@@ -36,7 +36,7 @@ from .program import (
     Var,
     variables,
 )
-from .translation import Translated, Translation
+from .translation import Translated, Translation, need
 from .typing_rules import ClauseTypes
 
 WORD_BITS = 32
@@ -89,6 +89,7 @@ def translate(program: Program, symbols: Symbols) -> Translation:
         result.add(f"#defined {relation_name(name)}/{len(declaration.columns)}.", None)
     for number, types in enumerate(check_program(program)):
         clause = program.clauses[number]
+        result.needing(need(clause))
         _ClauseWriter(program, types, symbols, result, number).write(clause)
     return result
 
@@ -135,7 +136,8 @@ class _ClauseWriter:
         return f"{name}({','.join(map(_variable, needed))})" if needed else name
 
     def _emit(self, head: str, body: list[str], origin: Pos) -> None:
-        self.result.add(f"{head} :- {', '.join(body)}." if body else f"{head}.", origin)
+        line = f"{head} :- {', '.join(body)}." if body else f"{head}."
+        self.result.add(line, origin, self.number)
 
     def _literals(self, literals: list[Literal]) -> list[str]:
         return [self._literal(literal) for literal in literals]

@@ -23,8 +23,10 @@ SYMBOL = 1073741789
 NAME = re.compile(r"[A-Za-z_]\w*")
 MAX_DEPTH = 32
 UNREADABLE = re.compile(r"[\x00-\x1f\x7f]")
-DTYPE = re.compile(
-    r"(u?int|float|bfloat|complex|q?u?int|bits)\d+\w*|bool|half|float|double|long|int|short"
+DTYPE = re.compile(  # torch's, and XLA's small floats
+    r"bool|u?int(8|16|32|64|[1-7])|b?float16|float(32|64)|complex(32|64|128)|qu?int8|qint32"
+    r"|float[48]_e\dm\d(fn|fnu|fnuz|b11fnuz)?(_x2)?|quint(4x2|2x4)|bits(1x8|2x4|4x2|8|16)"
+    r"|half|float|double|c(half|float|double)|long|int|short"
 )
 
 
@@ -104,8 +106,11 @@ def read_json(path: Path, what: str) -> Any:
         raise InputError(
             f"{what} not found", str(path), "give the path of an existing file"
         ) from None
-    except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
-        raise InputError(f"{what} cannot be read: {error}", str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        text = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"{what} cannot be read: {text}", str(path), "give a file that you may read"
+        ) from None
     except json.JSONDecodeError as error:
         where = f"{path}:{error.lineno}:{error.colno}"
         raise InputError(f"{what} is not JSON: {error.msg}", where, "export it again") from None
@@ -297,7 +302,12 @@ def _text(row: Mapping[str, Any], field: str, where: str) -> str | None:
 
 def _dtype(row: Mapping[str, Any], where: str) -> str | None:
     dtype = _text(row, "dtype", where)
-    if dtype is not None and not DTYPE.fullmatch(dtype):
+    return dtype and _known_dtype(dtype, where)
+
+
+def _known_dtype(dtype: str, where: str) -> str:
+    """The name of an element type; an error where there is no such type."""
+    if not DTYPE.fullmatch(dtype):
         raise InputError(
             f"`dtype` {dtype!r} is not known", where, "use torch's names: float32, int64, bool, ..."
         )
@@ -345,6 +355,8 @@ def _argument(value: Any, where: str, depth: int = 0) -> Any:
             raise InputError(f"{value} is no float", where) from None
     if len(value) == 1 and next(iter(value)) in LITERALS:
         kind, literal = next(iter(value.items()))
+        if kind == "dtype":
+            _known_dtype(str(literal).removeprefix("torch."), where)
         return Literal(kind, str(literal))
     if value.keys() == {"slice"}:
         parts = value["slice"]

@@ -187,13 +187,14 @@ def _prepared(ctx: Context, node: Node) -> Node:
         node = replace(node, shape=shape)
     if node.signature is not None or node.op != "call_function" or node.target in HIGHER_ORDER:
         return node
-    name = packet_of(node.target)
-    other = ctx.table.aliases.get(name)
-    try:
-        found = None if other is None else bound(other, node.args, node.kwargs)
-    except Unbound:
-        found = None
-    return node if found is None else replace(node, bound=dict(found[1]))
+    for other in ctx.table.links(packet_of(node.target))[1:]:
+        try:
+            found = bound(other, node.args, node.kwargs)
+        except Unbound:
+            break
+        if found is not None:
+            return replace(node, bound=dict(found[1]))
+    return node
 
 
 def value_of(ctx: Context, node: Node, name: str) -> Value:

@@ -295,6 +295,10 @@ def plain(ctx: Context) -> Value:
         signature += _cut(ctx)
     if not views:
         raise Unsupported("no operand is a tensor")
+    if "typed" in flags:
+        signature += f" of {ctx.node.dtype}"
+    if "signed" in flags:
+        ctx.notes.assume("signed zeros", f"{name} is given zeros of the same sign on both sides")
     first = ctx.value(next(iter(ctx.node.bound.values()), None))
     passes = "monotone" in flags
     if not is_float(ctx.node.dtype or "float"):

@@ -50,8 +50,7 @@ def name_of(ctx: Context, node: Node) -> str:
     target = kernel_of(node)
     if target in BITS:
         return target
-    name = packet_of(target)
-    return ctx.table.aliases.get(name, name)
+    return ctx.table.called(packet_of(target))
 
 
 BITS = ("aten.view.dtype", "aten.view_copy.dtype", "prims.view_of_dtype.default")

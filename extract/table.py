@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from gg_datalog.extract.sharding import read_rule
+from gg_datalog.extract.signature import overloads
+from gg_datalog.foundation.documents import read_toml
 from gg_datalog.foundation.errors import InputError
-from gg_datalog.foundation.regular import refuse_special
 
 
 @dataclass(frozen=True)
@@ -45,35 +46,71 @@ class Table:
     placement: frozenset[str] = frozenset()
     commutative: frozenset[str] = frozenset()
 
-    def merge(self, document: Mapping[str, Any], where: str) -> None:
-        """Adds a document's rows; a row of the same target replaces earlier ones."""
-        unknown = set(document) - {
-            "operator",
-            "elementwise",
-            "identity",
-            "alias",
-            "placement",
-            "commutative",
-        }
-        if unknown:
+    def merge(self, document: Mapping[str, Any], where: str) -> list[Row]:
+        """Adds a document's rows, which it returns; what it says of a target replaces all that was
+        known of it."""
+        if unknown := set(document) - KINDS:
             raise InputError(
                 f"unknown key `{min(unknown)}`", where, "see docs/operators.md for the keys"
             )
-        fresh: dict[str, list[Row]] = {}
-        for row in _list(document.get("operator", []), where):
-            made = _row(row, where)
-            fresh.setdefault(made.target, []).append(made)
-        self.rows.update(fresh)
-        for name, flags in _dict(document.get("elementwise", {}), where).items():
+        rows = [_row(row, where) for row in _list(document.get("operator", []), where)]
+        given = {kind: _dict(document.get(kind, {}), f"{where}: {kind}") for kind in NAMED}
+        self._replaced({"operator": {row.target for row in rows}, **given}, where)
+        _refuse_overlap(rows, where)
+        for row in rows:
+            self.rows.setdefault(row.target, []).append(row)
+        for name, flags in given["elementwise"].items():
             self.elementwise[name] = tuple(_list(flags, f"{where}: elementwise `{name}`", FLAGS))
-        for name, which in _dict(document.get("identity", {}), where).items():
+        for name, which in given["identity"].items():
             self.identity[name] = _argument(which, f"{where}: identity `{name}`")
-        for name, other in _dict(document.get("alias", {}), where).items():
-            self.aliases[name] = _text(other, f"{where}: alias `{name}`")
+        for name, other in given["alias"].items():
+            here = f"{where}: alias `{name}`"
+            self.aliases[name] = _target(_text(other, here), here)
+        for name in given["alias"]:
+            self._refuse_circle(name, where)
         placement = document.get("placement", [])
         named = list(placement) if isinstance(placement, dict) else placement
         self.placement |= _texts(named, f"{where}: placement")
         self.commutative |= _texts(document.get("commutative", []), f"{where}: commutative")
+        return rows
+
+    def called(self, name: str) -> str:
+        """What an operator is called here: where its aliases lead."""
+        return self.links(name)[-1]
+
+    def links(self, name: str) -> list[str]:
+        """A name and the names that it is an alias for, one of the other."""
+        found = [name]
+        while (other := self.aliases.get(found[-1])) is not None and other not in found:
+            found.append(other)
+        return found
+
+    def _replaced(self, fresh: Mapping[str, Iterable[str]], where: str) -> None:
+        """Makes room for these targets by kind: nothing is left of what was known of them."""
+        kinds: dict[str, str] = {}
+        for kind, names in fresh.items():
+            for name in names:
+                _target(name, f"{where}: {kind} `{name}`")
+                if name in kinds:
+                    raise InputError(
+                        f"`{name}` is described twice: under `{kinds[name]}` and under `{kind}`",
+                        where,
+                        "leave one of them out",
+                    )
+                kinds[name] = kind
+        for name in kinds:
+            for known in (self.rows, self.elementwise, self.identity, self.aliases):
+                known.pop(name, None)
+
+    def _refuse_circle(self, name: str, where: str) -> None:
+        links = self.links(name)
+        back = self.aliases.get(links[-1])
+        if back is not None:
+            raise InputError(
+                f"aliases lead round in a circle: {' = '.join([*links, back])}",
+                f"{where}: alias `{name}`",
+                "name an operator that is no alias itself",
+            )
 
     def copy(self) -> Table:
         """A table of the same rows that takes others without changing this one."""
@@ -90,13 +127,8 @@ def load_table(extra: Sequence[Path] = ()) -> Table:
     """The built-in table with the user's files on top."""
     table = _built_in().copy()
     for path in extra:
-        refuse_special(path)
-        try:
-            table.merge(tomllib.loads(path.read_text("utf-8")), str(path))
-        except OSError as error:
-            raise InputError(f"operator file cannot be read: {error.strerror}", str(path)) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"operator file is not TOML: {error}", str(path)) from None
+        for row in table.merge(read_toml(path, "operator file", SEE), str(path)):
+            refuse_unknown_arguments(row, str(path))
     return table
 
 
@@ -109,6 +141,9 @@ def _built_in() -> Table:
     return table
 
 
+NAMED = ("elementwise", "identity", "alias")
+KINDS = {"operator", "placement", "commutative", *NAMED}
+MOST_RESULTS = 1000  # of one operator: a place beyond is a mistake
 KEYS = {
     "target",
     "rule",
@@ -123,7 +158,7 @@ KEYS = {
     "spread",
     "own",
 }
-FLAGS = ("linear", "monotone")
+FLAGS = ("linear", "monotone", "signed", "typed")
 SEE = "see docs/operators.md"
 
 
@@ -135,11 +170,11 @@ def _row(row: Any, where: str) -> Row:
     here = f"{where}: operator `{target}`"
     if unknown := set(row) - KEYS:
         raise InputError(f"unknown key `{min(unknown)}`", here, f"known: {', '.join(sorted(KEYS))}")
-    if target.count(".") > 1:
-        raise InputError("the target has an overload", here, f"say `{target.rpartition('.')[0]}`")
     left, right = read_rule(rule, here)
     operands = [_argument(a, here) for a in _list(row.get("operands", [*range(len(left))]), here)]
     results = _list(row.get("results", [*range(len(right))]), here)
+    _refuse_repeated(operands, f"{here}: operands")
+    _refuse_repeated(results, f"{here}: results")
     if len(operands) != len(left) or len(results) != len(right):
         raise InputError(
             f"rule `{rule}` does not name {len(operands)} operands and {len(results)} results",
@@ -169,7 +204,7 @@ def _row(row: Any, where: str) -> Row:
         tuple(_argument(a, here) for a in _list(row.get("ignore", []), here)),
         tuple(whole),
         {name: _size(size, f"{here}: size `{name}`") for name, size in sizes.items()},
-        tuple(_position(r, f"{here}: results") for r in results),
+        tuple(_result(r, f"{here}: results") for r in results),
         tuple(_list(row.get("linear", []), f"{here}: linear", range(len(left)))),
         summed,
         _text(row.get("assume", ""), f"{here}: assume"),
@@ -179,6 +214,51 @@ def _row(row: Any, where: str) -> Row:
         },
         tuple(sorted(_texts(row.get("own", []), f"{here}: own"))),
     )
+
+
+def _target(name: str, where: str) -> str:
+    """An operator's name, which has no overload."""
+    if not name.strip():
+        raise InputError("the name is empty", where, "operators are called as in `aten.relu`")
+    if name.count(".") > 1:
+        raise InputError("the target has an overload", where, f"say `{name.rpartition('.')[0]}`")
+    return name
+
+
+def _refuse_overlap(rows: Iterable[Row], where: str) -> None:
+    seen: set[tuple[str, int]] = set()
+    for row in rows:
+        for result in row.results:
+            if (row.target, result) in seen:
+                raise InputError(
+                    f"result {result} of `{row.target}` is described twice",
+                    where,
+                    "leave one of the rows out, or say with `results` which ones each gives",
+                )
+            seen.add((row.target, result))
+
+
+def _refuse_repeated(listed: Sequence[Any], where: str) -> None:
+    for place, one in enumerate(listed):
+        if one in listed[:place]:
+            raise InputError(f"{one!r} is listed twice", where, SEE)
+
+
+def refuse_unknown_arguments(row: Row, where: str) -> None:
+    """An error where a row names an argument that its operator, whose schema is known, lacks."""
+    known = overloads(row.target)
+    if not known:
+        return
+    names = list(dict.fromkeys(p.name for one in known for p in one.parameters))
+    most = max(len(one.parameters) for one in known)
+    sizes = [size for size in row.sizes.values() if isinstance(size, str)]
+    for one in (*row.operands, *row.ignore, *sizes, *row.spread.values(), *row.own):
+        if one not in names if isinstance(one, str) else one >= most:
+            raise InputError(
+                f"`{row.target}` has no argument {one!r}",
+                f"{where}: operator `{row.target}`",
+                f"it has: {', '.join(names) or 'none'}",
+            )
 
 
 def _one_of(name: str, known: set[str], where: str) -> str:
@@ -225,6 +305,12 @@ def _position(value: Any, where: str) -> int:
     if type(value) is not int or value < 0:
         raise InputError(f"expected a position from 0 on, not {value!r}", where, SEE)
     return value
+
+
+def _result(value: Any, where: str) -> int:
+    if _position(value, where) >= MOST_RESULTS:
+        raise InputError(f"no operator has a result {value}", where, "the first result is 0")
+    return int(value)
 
 
 def _argument(value: Any, where: str) -> int | str:

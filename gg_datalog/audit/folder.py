@@ -17,6 +17,7 @@ from gg_datalog.audit.schema import VERSION
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.foundation.locks import opened as opened_for_lock
 from gg_datalog.foundation.locks import taken
+from gg_datalog.foundation.regular import refuse_special
 from gg_datalog.foundation.whole import replace_file
 
 MARK = "audit.json"
@@ -110,6 +111,7 @@ def opened(path: Path) -> AuditFolder:
         InputError: there is none, or another version wrote it.
     """
     hint = "give the folder that `gg-datalog audit ... -o` wrote"
+    refuse_special(path / MARK)
     try:
         document = json.loads((path / MARK).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,9 @@ from gg_datalog.audit.expectation import USUAL, expectation_of
 from gg_datalog.audit.items import Item
 from gg_datalog.audit.limits import Limits
 from gg_datalog.extract.case import RANK_FILE
+from gg_datalog.foundation.documents import read_toml
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.foundation.folders import MANIFEST, Json
-from gg_datalog.foundation.regular import refuse_special
 
 DOCS = "docs/audit.md says what a plan holds"
 TABLES = ("name", "limits", "capture", "extract", "run", "preload", "expect", "entry")
@@ -89,7 +89,7 @@ def found_below(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def kind_of(folder: Path) -> str | None:
     """``case`` or ``facts``; None where the folder is neither."""
-    if (folder / "seq.json").exists() and any(
+    if os.path.lexists(folder / "seq.json") and any(
         RANK_FILE.fullmatch(path.name) for path in folder.iterdir()
     ):
         return "case"
@@ -130,14 +130,7 @@ def _of_file(path: Path, limits: Limits) -> Plan:
 
 
 def _read(path: Path) -> Json:
-    refuse_special(path)
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        text = f"the plan cannot be read: {error.strerror}"
-        raise InputError(text, str(path), "give a plan (TOML), or a folder of cases") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"the plan is not TOML: {error}", str(path), DOCS) from None
+    return read_toml(path, "the plan", DOCS, "give a plan (TOML), or a folder of cases")
 
 
 def _with_defaults(entry: Json, document: Mapping[str, Any]) -> Json:

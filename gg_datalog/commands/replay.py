@@ -17,6 +17,7 @@ from gg_datalog.foundation.regular import is_there
 from gg_datalog.foundation.visible import visible_json, visible_lines
 from gg_datalog.result.printable import printable
 from gg_datalog.result.sources import remembered
+from gg_datalog.result.store import check_version
 
 
 def replayed(
@@ -62,4 +63,5 @@ def _files(folder: Path) -> tuple[CaseFiles, list[Path]]:
         raise InputError(
             "the manifest is not that of facts", str(manifest), "give a case or a facts folder"
         )
+    check_version(document, folder)
     return remembered(case, "give the case folder instead")

@@ -149,7 +149,8 @@ def read_manifest(folder: Path, kind: str, made_by: str) -> Json:
     except FileNotFoundError:
         raise InputError(f"no {MANIFEST}: this is no {kind} folder", str(folder), hint) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"the manifest cannot be read: {error}", str(path), hint) from None
+        text = getattr(error, "strerror", None) or error
+        raise InputError(f"the manifest cannot be read: {text}", str(path), hint) from None
     if not isinstance(document, dict) or document.get("kind") != kind:
         raise InputError(f"the manifest is not that of a {kind} folder", str(path), hint)
     return document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -23,8 +24,14 @@ def refuse_special(path: Path) -> None:
     Input is read more than once and hashed; a pipe gives what it holds once, and waits for it."""
     try:
         mode = path.stat().st_mode
-    except (OSError, ValueError):  # whoever reads it says what is wrong
-        return
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InputError(
+                "this link leads round in a circle", str(path), "give a file, which may be a copy"
+            ) from None
+        return  # whoever reads it says what is wrong
+    except ValueError as error:
+        raise InputError(f"this is no path: {error}", str(path), "give another one") from None
     for is_kind, name in KINDS:
         if is_kind(mode):
             raise InputError(

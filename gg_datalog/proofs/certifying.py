@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gg_datalog.foundation.errors import GGError, InputError
-from gg_datalog.foundation.folders import in_use, read_manifest
+from gg_datalog.foundation.folders import in_use
 from gg_datalog.foundation.progress import Progress
 from gg_datalog.proofs.checker import ONE, Checker, Statement
 from gg_datalog.proofs.derivations import Derivation, Derivations, elements
 from gg_datalog.proofs.positions import Refused
-from gg_datalog.result.folder import AGAIN, open_result
+from gg_datalog.result.folder import AGAIN, open_result, result_manifest
 from gg_datalog.result.records import Records
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def certificate(result: Path, progress: Progress) -> dict[str, Any]:
         GGError: no step is found for a relation that was derived (an error of ours).
     """
     with in_use(result):
-        manifest = read_manifest(result, "result", "gg-datalog run")
+        manifest = result_manifest(result)
         with open_result(result) as database:
             progress("reading the result")
             known = derivations(database)

@@ -67,14 +67,14 @@ def _found(
     places = {("seq", 0, name) for side, _, name in known if side == "seq"}
     places |= {("dist", number, name) for side, number, name in known if side == "dist"}
     number, node = ranked(tensor)
+    ranks = {number for side, number, _ in places if side == "dist"}
+    if rank is not None and rank not in ranks:
+        raise InputError(f"there is no rank {rank}", None, f"ranks: 0 to {max(ranks, default=0)}")
     wanted = [("dist", rank, tensor)] if rank is not None else []
     wanted += [("dist", number, node)] if number >= 0 else []
     for place in [*wanted, ("seq", 0, tensor)]:
         if place in places:
             return place
-    ranks = {number for side, number, _ in places if side == "dist"}
-    if rank is not None and rank not in ranks:
-        raise InputError(f"there is no rank {rank}", None, f"ranks: 0 to {max(ranks, default=0)}")
     names = [name if side == "seq" else f"r{number}.{name}" for side, number, name in places]
     close = get_close_matches(tensor, sorted(names), n=3)
     hint = f"did you mean {', '.join(close)}?" if close else "nodes are named as in the graphs"

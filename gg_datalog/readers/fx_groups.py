@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gg_datalog.extract.names import COLLECTIVE_SPACES
 from gg_datalog.extract.signature import packet_of
-from gg_datalog.extract.table import load_table
+from gg_datalog.extract.table import Table, load_table
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.readers.fx_nodes import Program
 from gg_datalog.readers.fx_values import Json
@@ -119,17 +119,16 @@ def _document(entry: _Entry) -> Json:
 
 def _collectives(program: Program) -> Iterator[tuple[Json, str]]:
     """The collectives with the names of their groups."""
-    aliases = load_table().aliases
+    table = load_table()
     for node in program.nodes:
-        kind = _kind(node, aliases)
+        kind = _kind(node, table)
         if kind is not None and (words := list(_texts(node))):
             yield node, words[-1]
 
 
-def _kind(node: Json, aliases: Mapping[str, str]) -> str | None:
+def _kind(node: Json, table: Table) -> str | None:
     """Which collective a node is, if it is one."""
-    name = packet_of(node["target"])
-    space, _, kernel = aliases.get(name, name).partition(".")
+    space, _, kernel = table.called(packet_of(node["target"])).partition(".")
     collective = space in COLLECTIVE_SPACES and kernel != "wait_tensor"
     return kernel if collective and node["op"] == "call_function" else None
 
@@ -150,10 +149,10 @@ def _words(program: Program) -> set[str]:
 
 def contradictions(seq: Json, dist: Mapping[int, Json]) -> None:
     """Where no groups are given every group is taken as all ranks: do the graphs say otherwise?"""
-    aliases = load_table().aliases
+    table = load_table()
     for ranks, graph in [(1, seq), *((len(dist), graph) for graph in dist.values())]:
         for node in graph["nodes"]:
-            kind = (_kind(node, aliases) or "").removesuffix("_coalesced")
+            kind = (_kind(node, table) or "").removesuffix("_coalesced")
             sizes = [v for v in node["args"][1:] if type(v) is int]
             if kind in SIZED and sizes and sizes[-1] != ranks:
                 name = ([*_texts(node)] or ["NAME"])[-1]

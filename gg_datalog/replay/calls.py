@@ -94,8 +94,7 @@ def kernel_of(node: Json) -> str:
 
 def named(table: Table, node: Json) -> str:
     """The name of what a node calls, aliases resolved."""
-    name = packet_of(kernel_of(node))
-    return table.aliases.get(name, name)
+    return table.called(packet_of(kernel_of(node)))
 
 
 def binding(
@@ -103,9 +102,8 @@ def binding(
 ) -> tuple[Signature, dict[str, Any]] | None:
     """The signature of a call and its arguments by name; None where no signature is known. A list
     of tensors is bound as one is; what a table has another name for, as that is."""
-    name = packet_of(target)
-    alias = table.aliases.get(name, name)
-    for one in dict.fromkeys((target, name, alias, alias.removesuffix("_coalesced"))):
+    links = table.links(packet_of(target))
+    for one in dict.fromkeys((target, *links, links[-1].removesuffix("_coalesced"))):
         found = bound(one, args, kwargs)
         if found is not None:
             return found[0], {str(name): value for name, value in found[1].items()}

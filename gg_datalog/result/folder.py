@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gg_datalog.extract.schema import SCHEMA_VERSION
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.foundation.folders import in_use, read_manifest
 from gg_datalog.foundation.regular import is_there, refuse_special
@@ -24,8 +25,25 @@ def read_result(folder: Path) -> tuple[Report, dict[str, Any]]:
         return _read(folder)
 
 
-def _read(folder: Path) -> tuple[Report, dict[str, Any]]:
+def result_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a result folder.
+
+    Raises:
+        InputError: there is none, or it is one of another schema version.
+    """
     manifest = read_manifest(folder, "result", "gg-datalog run")
+    found = manifest.get("schema_version")
+    if found != SCHEMA_VERSION or isinstance(found, bool):
+        raise InputError(
+            f"the result has schema version {found!r}, this release reads {SCHEMA_VERSION}",
+            str(folder),
+            "run `gg-datalog extract` and `gg-datalog run` again with this release",
+        )
+    return manifest
+
+
+def _read(folder: Path) -> tuple[Report, dict[str, Any]]:
+    manifest = result_manifest(folder)
     path = folder / REPORT
     refuse_special(path)
     try:
@@ -59,7 +77,7 @@ def ask_result(folder: Path) -> duckdb.DuckDBPyConnection:
 def _opened(folder: Path, options: dict[str, Any]) -> duckdb.DuckDBPyConnection:
     import duckdb
 
-    read_manifest(folder, "result", "gg-datalog run")
+    result_manifest(folder)
     path = folder / DATABASE
     if not is_there(path):
         raise InputError("the result has no database", str(path), AGAIN)

@@ -95,15 +95,21 @@ def open_facts(folder: Path) -> Facts:
         return _facts(folder)
 
 
-def _facts(folder: Path) -> Facts:
-    manifest = read_manifest(folder, "facts", "gg-datalog extract")
-    version, form = manifest.get("schema_version"), manifest.get("format")
-    if version != SCHEMA_VERSION:
+def check_version(manifest: Mapping[str, Any], folder: Path) -> None:
+    """An error where facts are of another release's schema."""
+    version = manifest.get("schema_version")
+    if version != SCHEMA_VERSION or isinstance(version, bool):
         raise InputError(
             f"the facts have schema version {version!r}, this release reads {SCHEMA_VERSION}",
             str(folder),
             AGAIN,
         )
+
+
+def _facts(folder: Path) -> Facts:
+    manifest = read_manifest(folder, "facts", "gg-datalog extract")
+    check_version(manifest, folder)
+    form = manifest.get("format")
     if form not in FORMATS:
         raise InputError(f"the facts have the unknown format {form!r}", str(folder), AGAIN)
     read = _read_parquet if form == "parquet" else _read_tsv

@@ -5,15 +5,15 @@ Keys stand in ``[tool.gg-datalog]`` of a ``pyproject.toml``, or alone in a ``gg-
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from gg_datalog.foundation.documents import read_toml
 from gg_datalog.foundation.errors import InputError
-from gg_datalog.foundation.regular import is_there, refuse_special
+from gg_datalog.foundation.regular import is_there
 from gg_datalog.settings.configured import KEYS
 
 OWN = "gg-datalog.toml"
@@ -70,15 +70,8 @@ def load(path: Path) -> Configuration:
 
 def _table(path: Path) -> Any:
     """The keys in a file; None for a ``pyproject.toml`` that has none."""
-    refuse_special(path)
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        what = f"the configuration cannot be read: {error.strerror}"
-        raise InputError(what, str(path), "--no-config does without") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        what = f"the configuration is not TOML: {error}"
-        raise InputError(what, str(path), "--no-config does without") from None
+    without = "--no-config does without"
+    document = read_toml(path, "the configuration", without, without)
     if path.name != SHARED:
         return document
     tool = document.get("tool")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -11,8 +10,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from gg_datalog.foundation.documents import read_toml
 from gg_datalog.foundation.errors import InputError
-from gg_datalog.foundation.regular import refuse_special
 from gg_datalog.tracing.pieces import Box, Piece, boxes, runs
 
 KEYS = {
@@ -269,15 +268,7 @@ def load_override(given: Path | str | Mapping[str, Any] | None) -> Override:
     if not isinstance(given, (str, Path)):
         raise InputError(f"relations are {type(given).__name__}", None, "give a file or a mapping")
     path = Path(given)
-    refuse_special(path)
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        text = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"relations cannot be read: {text}", str(path), SEE) from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"relations are not TOML: {error}", str(path), SEE) from None
-    return _override(document, str(path))
+    return _override(read_toml(path, "the relations file", SEE, SEE), str(path))
 
 
 def _override(document: Mapping[str, Any], where: str) -> Override:

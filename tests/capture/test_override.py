@@ -408,7 +408,7 @@ def test_no_toml(tmp_path: Path) -> None:
         load_override(path)
     assert found.value.where == str(path) and found.value.hint
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="not TOML"):
         load_override(path)
     for other in (tmp_path, tmp_path / "missing.toml"):
         with pytest.raises(InputError, match=r"cannot be read|no regular file") as found:

@@ -559,7 +559,7 @@ COMMANDS: dict[str, tuple[Sequence[str], str]] = {
     "ranks": (["programs:good", "--ranks", "0;1"], "--ranks '0;1' is no list of ranks"),
     "a rank too many": (["programs:good", "--ranks", "0,2"], "ranks is [0, 2]"),
     "no relations": (["programs:good", "--relations", "missing.toml"], "missing.toml: relations"),
-    "wrong relations": (["programs:good", "--relations", "wrong.py"], "relations are not TOML"),
+    "wrong relations": (["programs:good", "--relations", "wrong.py"], "the relations file is not TOML"),
 }  # fmt: skip
 
 

@@ -15,7 +15,9 @@ import pytest
 from pyarrow import parquet
 
 import gg_datalog
+from gg_datalog.extract.graph import DTYPE
 from gg_datalog.extract.schema import RELATIONS
+from gg_datalog.extract.table import load_table, refuse_unknown_arguments
 from gg_datalog.foundation.hashes import joint_hash, table_hash
 
 from ..command import Cli, Outcome
@@ -101,6 +103,15 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "float shape": (lambda f: _node(f, "mm", shape=[4.0, 5]), "4.0"),
     "shape is text": (lambda f: _node(f, "mm", shape="4x5"), "'4x5'"),
     "unknown dtype": (lambda f: _node(f, "x", dtype="quux"), "'quux'"),
+    "float of no width": (lambda f: _node(f, "x", dtype="float99"), "'float99'"),
+    "integer of no width": (lambda f: _node(f, "x", dtype="int24"), "'int24'"),
+    "dtype with a prefix": (lambda f: _node(f, "x", dtype="torch.float32"), "'torch.float32'"),
+    "cast to no dtype": (
+        lambda f: _node(
+            f, "y", target="aten._to_copy.default", kwargs={"dtype": {"dtype": "torch.float99"}}
+        ),
+        "'float99'",
+    ),
     "source is a list": (lambda f: _node(f, "mm", source=["a"]), "`source`"),
     "three operands": (lambda f: _node(f, "mm", args=[{"node": "x"}, W, 1]), "takes 2 arguments"),
     "matmul": (lambda f: _node(f, "mm", args=[W, {"node": "x"}]), "do not multiply"),
@@ -185,6 +196,13 @@ def test_a_malformed_case(cli: Cli, make_case: MakeCase, tmp_path: Path, name: s
     assert sorted(p.name for p in tmp_path.iterdir()) == ["case"]
 
 
+def test_element_types_that_torch_has() -> None:
+    torch = pytest.importorskip("torch")
+    names = {str(v) for v in vars(torch).values() if isinstance(v, torch.dtype)}
+    assert len(names) > 30
+    assert not [n for n in names if not DTYPE.fullmatch(n.removeprefix("torch."))]
+
+
 TEXTS = {
     "nothing": ("", "not JSON"),
     "half a file": ('{"nodes": [', "not JSON"),
@@ -230,6 +248,35 @@ TABLES = {
         "not every result of rule",
     ),
     "overload": (_row("").replace("relu", "relu.default"), "say `aten.relu`"),
+    "overload of an alias": ('[alias]\n"my.relu.default" = "aten.relu"', "say `my.relu`"),
+    "alias of an overload": ('[alias]\n"my.relu" = "aten.relu.default"', "say `aten.relu`"),
+    "overload that is elementwise": ('[elementwise]\n"my.silu.out" = []', "say `my.silu`"),
+    "overload that is an identity": ('[identity]\n"my.log.default" = 0', "say `my.log`"),
+    "alias of itself": ('[alias]\n"my.relu" = "my.relu"', "my.relu = my.relu"),
+    "circle of aliases": (
+        '[alias]\n"a.a" = "a.b"\n"a.b" = "a.c"\n"a.c" = "a.a"',
+        "a.a = a.b = a.c = a.a",
+    ),
+    "circle with what is built in": (
+        '[alias]\n"aten.view" = "aten.reshape"',
+        "aten.view = aten.reshape = aten.view",
+    ),
+    "described twice": (
+        '[alias]\n"my.relu" = "aten.relu"\n[elementwise]\n"my.relu" = []',
+        "`my.relu` is described twice",
+    ),
+    "result described twice": (_row("") + _row(""), "result 0 of `aten.relu` is described twice"),
+    "no name": ('[elementwise]\n"" = []', "the name is empty"),
+    "nested too deeply": (f"x = {'[' * 3000}", "nested too deeply"),
+    "a null byte": ('placement = ["a\\u0000"]', "a null byte"),
+    "a byte-order mark": ("\ufeffplacement = []", "not TOML"),
+    "operand twice": (_row("operands = [0, 0]").replace("a b ->", "a b, a b ->"), "0 is listed"),
+    "result of no operator": (_row("results = [99999999]"), "has a result 99999999"),
+    "operand that torch has not": (_row('operands = ["x"]'), "has no argument 'x'"),
+    "operand beyond the last": (_row("operands = [7]"), "has no argument 7"),
+    "ignored argument that torch has not": (_row('ignore = ["eps"]'), "has no argument 'eps'"),
+    "size of not a number": (_row("sizes = { c = nan }"), "nan"),
+    "size below 0": (_row("sizes = { c = -1 }"), "-1"),
     "unknown row key": (_row("lineer = [0]"), "`lineer`"),
     "unknown dimension": (_row('whole = ["q"]'), "'q'"),
     "operand before the first": (_row("operands = [-1]"), "-1"),
@@ -252,6 +299,38 @@ def test_a_malformed_operator_table(cli: Cli, good: Path, tmp_path: Path, name: 
     table.write_text(text)
     refused(cli("extract", good, "-o", tmp_path / "facts", "--operators", table), word)
     assert not (tmp_path / "facts").exists()
+
+
+def test_what_is_built_in_names_arguments_that_torch_has() -> None:
+    for rows in load_table().rows.values():
+        for row in rows:
+            refuse_unknown_arguments(row, "operators.toml")
+
+
+def test_an_alias_of_an_alias(cli: Cli, make_case: MakeCase, tmp_path: Path) -> None:
+    """Where a name leads to one that is another name itself, also one that is built in."""
+    files = documents()
+    for side in ("seq", "dist.r0", "dist.r1"):
+        for row in files[side]["nodes"]:
+            if row["name"] == "y":
+                row.update(target="mine.flat.default", args=[*row["args"], [4, 5]])
+    table = tmp_path / "mine.toml"
+    table.write_text('[alias]\n"mine.flat" = "mine.shaped"\n"mine.shaped" = "aten.reshape"')
+    facts = tmp_path / "facts"
+    extract = ["extract", make_case(files), "-o", facts, "--operators", table]
+    assert cli(*extract).status == 0
+    assert _read(facts, "unsupported_operator").num_rows == 0
+    table.write_text(table.read_text().replace("mine.shaped", "mine.other", 1))
+    assert cli(*extract).status == 0
+    assert _read(facts, "unsupported_operator").num_rows == 3
+
+
+def test_a_row_replaces_all_that_was_known(tmp_path: Path) -> None:
+    table = tmp_path / "mine.toml"
+    table.write_text('[elementwise]\n"aten.absolute" = []\n"aten.detach" = []')
+    found = load_table([table])
+    assert "aten.absolute" not in found.aliases and "aten.detach" not in found.identity
+    assert {"aten.absolute", "aten.detach"} <= found.elementwise.keys()
 
 
 @pytest.mark.parametrize("option", ["--seq", "--groups", "--relations", "--operators"])
@@ -438,6 +517,89 @@ def test_damaged_rows(cli: Cli, good: Path, tmp_path: Path, name: str) -> None:
     (facts / "wanted.facts").write_text(ROWS[name])
     refused(cli("run", facts, "--engine", "clingo"), "wanted.facts", "cannot be read")
     assert not (facts / "result").exists()
+
+
+VERSIONS: list[object] = [99, 1, 0, "2", None, True, [2]]
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+def test_folders_of_another_schema_version(
+    cli: Cli, judged: Callable[[bool], Path], tmp_path: Path, version: object
+) -> None:
+    facts = judged(True)
+    result = facts / "result"
+    assert cli("certificate", result, "-o", tmp_path / "proof.json").status == 0
+    _manifest(result, schema_version=version)
+    told = f"result: the result has schema version {version!r}, this release reads 2"
+    for command in (
+        ["report", result],
+        ["report", result, "--report", f"html={tmp_path / 'page.html'}"],
+        ["query", result, "frontier"],
+        ["query", result, "--sql", "SELECT 1"],
+        ["explain", result, "y"],
+        ["certificate", result, "-o", tmp_path / "other.json"],
+    ):
+        refused(cli(*command), told, "again")
+    _manifest(facts, schema_version=version)
+    told = f"facts: the facts have schema version {version!r}, this release reads 2"
+    for command in (
+        ["run", facts, "--engine", "clingo", "-o", tmp_path / "other"],
+        ["replay", facts],
+        ["check", tmp_path / "proof.json", facts],
+    ):
+        refused(cli(*command), told, "extract the facts again")
+    made = {path.name for path in tmp_path.iterdir()}
+    assert not made & {"page.html", "other", "other.json"}
+
+
+def test_an_operator_file_that_is_gone(cli: Cli, good: Path, tmp_path: Path) -> None:
+    table, other = tmp_path / "mine.toml", tmp_path / "other.toml"
+    table.write_text("placement = []")
+    other.write_text("")
+    facts = tmp_path / "facts"
+    assert cli("extract", good, "-o", facts, "--operators", table).status == 0
+    table.unlink()
+    for command in (["run", facts, "--operators", other], ["replay", facts]):
+        refused(cli(*command), f"{table}: the facts were extracted from this file, which is gone")
+    for command in (["extract", good, "-o", facts], ["verify", good], ["replay", good]):
+        hint = "give the path of an existing file"
+        refused(cli(*command, "--operators", table), f"{table}: operator file cannot be", hint)
+    table.mkdir()
+    refused(cli("replay", facts), f"{table}: this is a folder, no regular file")
+    table.rmdir()
+    table.write_text("placement = [ ]")
+    refused(cli("replay", facts), "was changed after the facts were extracted")
+    assert not (facts / "result").exists()
+
+
+DEEP = f"x = {'[' * 3000}"
+TOML = {"deep": (DEEP, "nested too deeply"), "null": ('"a\\u0000" = 1', "a null byte")}
+
+
+@pytest.mark.parametrize("name", TOML)
+def test_other_files_in_toml(
+    cli: Cli, facts: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, word = TOML[name]
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    (tmp_path / "somebodys.py").write_text(
+        "def made(): return (lambda *a: None), (lambda *a: ())\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    refused(cli("run", facts, "--config", file), str(file), word, "--no-config")
+    refused(cli("audit", "run", file, "-o", tmp_path / "audit"), str(file), word, "docs/audit.md")
+    capture = ["capture", "somebodys:made", "-o", tmp_path / "case", "--world-size", "2"]
+    pytest.importorskip("torch")
+    refused(cli(*capture, "--relations", file), str(file), word)
+    assert {p.name for p in tmp_path.iterdir()} & {"audit", "case"} == set()
+
+
+def test_a_rank_that_is_not_there(cli: Cli, judged: Callable[[bool], Path]) -> None:
+    result = judged(True) / "result"
+    for rank in ("2", "99999999999999999999"):
+        found = cli("explain", result, "y", "--rank", rank)
+        refused(found, f"there is no rank {rank}", "ranks: 0 to 1")
 
 
 def test_graphs_that_are_gone(cli: Cli, good: Path, facts: Path, tmp_path: Path) -> None:

@@ -31,6 +31,12 @@ KINDS: dict[str, tuple[Make, str]] = {
     "device": (lambda path: path.symlink_to("/dev/zero"), "a device, no regular file"),
     "folder": (Path.mkdir, "a folder, no regular file"),
 }
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
 CASE = ["seq", "dist.r1", "groups", "relations", "outputs", "capture"]
 
 
@@ -62,6 +68,41 @@ def test_files_of_a_case(cli: Cli, good: Path, tmp_path: Path, name: str, kind: 
     _refused(cli("extract", good, "-o", tmp_path / "facts"), path, word)
     _refused(cli("verify", good), path, word)
     assert not (tmp_path / "facts").exists()
+
+
+@pytest.mark.parametrize("name", CASE)
+def test_links_to_themselves(cli: Cli, good: Path, tmp_path: Path, name: str) -> None:
+    path = good / f"{name}.json"
+    path.unlink(missing_ok=True)
+    _loop(path)
+    for command in (
+        ["extract", good, "-o", tmp_path / "facts"],
+        ["verify", good],
+        ["replay", good],
+    ):
+        found = cli(*command)
+        assert (found.status, found.out) == (2, "")
+        assert found.err.startswith(f"error: {path}: this link leads round in a circle\n")
+    assert not (tmp_path / "facts").exists()
+    found = cli("audit", "run", good, "-o", tmp_path / "audit")
+    assert found.status == 1 and "malformed" in found.out and "round in a circle" in found.out
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "result/manifest.json", "result/result.duckdb"])
+def test_links_to_themselves_in_folders_of_ours(
+    cli: Cli, judged: Callable[[bool], Path], name: str
+) -> None:
+    facts = judged(True)
+    result, path = facts / "result", facts / name
+    path.unlink()
+    _loop(path)
+    commands = [["explain", result, "y"], ["query", result, "frontier"]]
+    if path.parent == facts:
+        commands = [["run", facts], ["replay", facts]]
+    for command in commands:
+        found = cli(*command)
+        assert (found.status, found.out) == (2, "")
+        assert found.err.startswith(f"error: {path}: this link leads round in a circle\n")
 
 
 def test_a_link_that_leads_nowhere_is_not_left_out(cli: Cli, good: Path, tmp_path: Path) -> None:

@@ -79,10 +79,10 @@ def test_a_program_souffle_refuses_is_shown_with_file_and_line(
     program: Callable[..., Path],
 ) -> None:
     souffle = engine_named("souffle")
-    program(".decl n(a: number)\n\nn(a) :- n(b).\n", "sub/part.dl")
+    program(".decl n(a: number)\n.input n\nn(a) :- n(b).\n", "sub/part.dl")
     path = program('.include "sub/part.dl"\n')
     with pytest.raises(EngineError, match="Ungrounded variable a") as caught:
-        souffle.run(path, {})
+        souffle.run(path, {"n": table("a", [(1,)])})
     assert str(caught.value.where).endswith("sub/part.dl:3")
 
 

@@ -15,54 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gg_datalog.engine.parser import parse_program
-from gg_datalog.engine.program import (
-    Clause,
-    Comparison,
-    Expr,
-    Literal,
-    Negation,
-    Nil,
-    Num,
-    Op,
-    Rec,
-    Sym,
-    Var,
-)
+from gg_datalog.engine.program import Clause
+from gg_datalog.engine.souffle_text import literal_text
 
 from .relations import RULES, Rows
 
 FIRED = "rule_fired"
 DECLARED = f"\n.decl {FIRED}(place: symbol)\n.output {FIRED}\n"
-
-
-# ---- rules as text ------------------------------------------------------------------------------------
-def expression(expr: Expr) -> str:
-    """An expression in Soufflé's syntax."""
-    match expr:
-        case Var(name):
-            return name
-        case Num(value):
-            return str(value)
-        case Sym(value):
-            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-            return f'"{escaped}"'
-        case Nil():
-            return "nil"
-        case Rec(args):
-            return f"[{', '.join(map(expression, args))}]"
-        case Op(sign, args):
-            parts = [expression(arg) for arg in args]
-            return f"({sign}{parts[0]})" if len(parts) == 1 else f"({parts[0]} {sign} {parts[1]})"
-    return "_"
-
-
-def literal(part: Literal) -> str:
-    """A literal in Soufflé's syntax."""
-    if isinstance(part, Comparison):
-        return f"{expression(part.left)} {part.op} {expression(part.right)}"
-    if isinstance(part, Negation):
-        return f"!{literal(part.atom)}"
-    return f"{part.relation}({', '.join(map(expression, part.args))})"
 
 
 # ---- probes -------------------------------------------------------------------------------------------
@@ -88,7 +47,7 @@ def instrumented(program: Path = RULES) -> Iterator[Path]:
         main = copy / program.name
         main.write_text(main.read_text("utf-8") + DECLARED, "utf-8")
         for place, clause in rules_of(program).items():
-            body = ", ".join(map(literal, clause.body))
+            body = ", ".join(map(literal_text, clause.body))
             with (copy / place.rpartition(":")[0]).open("a", encoding="utf-8") as file:
                 file.write(f'\n{FIRED}("{place}") :- {body}.\n')
         yield main
@@ -114,5 +73,5 @@ class Coverage:
     def text(self, place: str) -> str:
         """A rule with its place."""
         clause = self.rules[place]
-        body = ", ".join(map(literal, clause.body))
-        return f"{place}: {literal(clause.head)} :- {body}."
+        body = ", ".join(map(literal_text, clause.body))
+        return f"{place}: {literal_text(clause.head)} :- {body}."

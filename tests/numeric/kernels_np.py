@@ -73,6 +73,25 @@ def silu_backward(g: Array, x: Array) -> Array:
     return g * sigmoid(x) * (1 + x * (1 - sigmoid(x)))
 
 
+def mish_backward(g: Array, x: Array) -> Array:
+    """The gradient of x * tanh(log(1 + exp(x)))."""
+    bent = np.tanh(np.logaddexp(0, x))
+    return g * (bent + x * sigmoid(x) * (1 - bent * bent))
+
+
+def hardswish_backward(g: Array, x: Array) -> Array:
+    """The gradient of x * clamp(x + 3, 0, 6) / 6."""
+    return np.where(x <= -3, 0, np.where(x < 3, g * (x / 3 + 0.5), g))
+
+
+def logit_backward(g: Array, x: Array, eps: float | None = None) -> Array:
+    """The gradient of log(x / (1 - x)), x clamped where ``eps`` is given."""
+    low = 0.0 if eps is None else eps
+    with np.errstate(all="ignore"):
+        inside = g / (x * (1 - x))
+    return np.where((x >= low) & (x <= 1 - low), inside, np.nan if eps is None else 0)
+
+
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "abs": np.abs, "cos": np.cos, "sin": np.sin, "exp": np.exp, "log": np.log, "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh, "sigmoid": sigmoid, "gelu": gelu,
@@ -87,6 +106,11 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "gelu_backward": gelu_backward, "silu_backward": silu_backward,
     "sigmoid_backward": lambda g, y: g * y * (1 - y), "tanh_backward": lambda g, y: g * (1 - y * y),
     "threshold_backward": lambda g, x, bound: np.where(x <= bound, 0, g),
+    "mish_backward": mish_backward, "logit_backward": logit_backward,
+    "hardswish_backward": hardswish_backward,
+    "hardsigmoid_backward": lambda g, x: np.where(np.abs(x) < 3, g / 6, 0),
+    "atan2": np.arctan2, "copysign": np.copysign, "nextafter": np.nextafter, "signbit": np.signbit,
+    "angle": lambda x: np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0)),
 }  # fmt: skip
 SAME_TYPE = (
     "abs", "relu", "square", "mul", "maximum", "minimum", "sign", "lt", "le", "gt", "ge", "eq", "ne",

@@ -13,12 +13,14 @@ from pathlib import Path
 from . import opinion
 from .report import page, table, wrong
 from .running import run, targets, turns
-from .samples import recorded
+from .samples import recorded, restrict
 
 
 def main() -> int:
     """Runs as the command line says."""
     asked = _arguments()
+    if asked.tests:
+        restrict(asked.tests.split(","))
     names = targets(asked.op, uninterpreted=not asked.known)
     if not names:
         print(f"no operator of torch's tests is called {asked.op}", file=sys.stderr)
@@ -49,6 +51,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--op", default="*", help="which operators: `add`, `add.Tensor`, `_foreach_*`"
     )
+    parser.add_argument(
+        "--tests",
+        help="only samples of these of torch's operator tests, `nn.functional.mish,atan2`",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--turn", type=int, help="only this turn of each operator, to see it again")
     parser.add_argument("--known", action="store_true", help="only described operators")
@@ -56,7 +62,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--write", type=Path, help="write the table as a page, e.g. docs/coverage.md"
     )
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.write is not None and asked.tests:
+        parser.error("a page is of all operators: leave --tests out")
+    return asked
 
 
 if __name__ == "__main__":
