@@ -30,7 +30,8 @@ from gg_datalog.foundation.errors import InputError
 
 LOSS = re.compile(r"nll_loss|cross_entropy")
 BOUND = re.compile(r"\b(clamp|clip|clamp_min|maximum|where)\b")
-EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")
+EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")  # what merges parts of a softmax
+FILL = re.compile(r"\b(where|masked_fill_?|hlo.select|tril|triu)\b")
 
 Progress = Callable[[str], None] | None
 
@@ -82,12 +83,14 @@ def lowered(
     """Both sides, lowered: the sequential one first, for the other one asks what it contracts.
     ``prepare`` is shown each before it is lowered."""
     worlds: dict[str, World] = {}
-    exponentials = any(map(_has_exponentials, (case.seq, *case.dist.values())))
+    graphs_of_all = (case.seq, *case.dist.values())
+    exponentials = any(_calls(EXPONENTIAL, graph) for graph in graphs_of_all)
+    fills = any(_calls(FILL, graph) for graph in graphs_of_all)
     for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
         say("lowering the " + ("sequential graph" if name == "seq" else f"{len(graphs)} ranks"))
         worlds[name] = _world(name, graphs, case, rows, table, notes)
         side = worlds[name].contexts[min(graphs)].side
-        side.exponentials = exponentials
+        side.exponentials, side.fills = exponentials, fills
         if name == "dist":
             side.others = worlds["seq"].contexts[0].side.widths or None
         side.bounds = any(BOUND.search(node.target) for node in case.seq.nodes.values())
@@ -144,9 +147,9 @@ def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[
     return frozenset(found)
 
 
-def _has_exponentials(graph: Graph) -> bool:
-    """Does a program write out exponentials, as what merges parts of a softmax does?"""
-    return any(EXPONENTIAL.search(node.target) for node in graph.nodes.values())
+def _calls(what: re.Pattern[str], graph: Graph) -> bool:
+    """Does a program call an operator of such a name?"""
+    return any(what.search(node.target) for node in graph.nodes.values())
 
 
 def _exchanges(graph: Graph) -> bool:
