@@ -1,5 +1,6 @@
 """What masks that compare positions (:mod:`.halves`) leave of a tensor: -inf, and 0 once it is an
-exponential. A sum does not see the zeros, nor a maximum -inf, so a rank may leave such blocks out.
+exponential or a sigmoid, or where the mask is a factor. A sum does not see the zeros, nor a
+maximum -inf, so a rank may leave such blocks out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from gg_datalog.extract.notes import Notes
 
 LOW = -float("inf")
+VANISHING = ("exp", "sigmoid")  # 0 of -inf, and above 0 of every number
 FILL = re.compile(r"masked_fill\((.+)\)$")
 
 
@@ -66,11 +68,19 @@ def _sliced(notes: Notes, cut: Slice) -> None:
             notes.blanks[cut.gives] = Blank(blank.value, there, exact)
 
 
+def blank_of(notes: Notes, base: Base) -> Blank | None:
+    """What is known of a tensor; a mask is 0 where it is not true, and 1 elsewhere."""
+    half = notes.halves.get(base)
+    if half is None:
+        return notes.blanks.get(base)
+    return Blank(0, (half.otherwise(),), True)
+
+
 # ---- operators, in their labels
 def operand_blank(notes: Notes, record: Operator, place: int) -> Blank | None:
     """What is known of an operand, in labels."""
     view = record.operands[place]
-    blank = notes.blanks.get(view.base)
+    blank = blank_of(notes, view.base)
     if blank is None or (blank.value and not _rises(view)):
         return None
     places = under_labels(record.maps[place], record.labels)
@@ -101,9 +111,9 @@ def _of_operator(notes: Notes, record: Operator, name: str) -> Blank | None:
     if name == "masked_fill" and len(record.operands) == 2:
         return _filled(notes, record)
     blanks = [operand_blank(notes, record, i) for i in range(len(record.operands))]
-    if name == "exp" and blanks[0] is not None and blanks[0].value == LOW:
+    if name in VANISHING and blanks[0] is not None and blanks[0].value == LOW:
         return blanks[0]._replace(value=0)
-    if name in ("mul", "contract") and len(blanks) == 2:
+    if name in ("mul", "contract", "logical_and") and len(blanks) == 2:
         return _product(notes, record.operands, blanks)
     if name == "div" and blanks[0] is not None and blanks[0].value == 0:
         by = record.operands[1].base in notes.positive
@@ -124,7 +134,7 @@ def _filled(notes: Notes, record: Operator) -> Blank | None:
     same = before is not None and before.value == value
     halves = (half, *(before.halves if before is not None and same else ()))
     if value == 0:
-        return Blank(value, halves, of.base in notes.positive and _rises(of))
+        return Blank(value, halves, _above_0(notes, of))
     exact = before.exact if before is not None and same else _finite(notes, [of])
     return Blank(value, halves, exact)
 
@@ -133,11 +143,22 @@ def _product(
     notes: Notes, operands: Sequence[View], blanks: Sequence[Blank | None]
 ) -> Blank | None:
     """0 where one factor is, the other one being finite."""
+    found = []
     for blank, other in zip(blanks, operands[::-1], strict=True):
         if blank is not None and blank.value == 0 and _finite(notes, [other]):
-            above = other.base in notes.positive and _rises(other)
-            return blank._replace(exact=blank.exact and above)
-    return None
+            found.append((blank, _above_0(notes, other)))
+    if len(found) > 1:
+        halves = tuple(dict.fromkeys(half for blank, _ in found for half in blank.halves))
+        return Blank(0, halves, all(blank.exact for blank, _ in found))
+    return next((b._replace(exact=b.exact and above) for b, above in found), None)
+
+
+def _above_0(notes: Notes, x: View) -> bool:
+    """Is it more than 0 everywhere, the inputs being finite?"""
+    made = x.base.made
+    if not isinstance(made, Operator) or re.split(r"[(\[# ]", made.signature)[0] not in VANISHING:
+        return x.base in notes.positive and _rises(x)
+    return _rises(x) and _finite(notes, made.operands)
 
 
 def _reduced(notes: Notes, record: Operator, name: str) -> None:
@@ -175,7 +196,7 @@ def _added(notes: Notes, record: Sum) -> None:
     """A sum is -inf where one term is, and 0 where all are."""
     if notes.spotted and record.kind in ("sum", "max"):
         _together(notes, record)
-    if record.kind != "sum" or not any(term.base in notes.blanks for term in record.terms):
+    if record.kind != "sum" or not any(blank_of(notes, term.base) for term in record.terms):
         return
     found = [_term(notes, term) for term in record.terms]
     values = {blank.value for blank in found if blank is not None}
@@ -195,7 +216,7 @@ def _added(notes: Notes, record: Sum) -> None:
 
 def _term(notes: Notes, term: View) -> Blank | None:
     """What is known of a term, in the dimensions of the sum."""
-    blank = notes.blanks.get(term.base)
+    blank = blank_of(notes, term.base)
     if blank is None or (blank.value and not _rises(term)):
         return None
     places = whole_dims(term)

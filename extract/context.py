@@ -119,17 +119,21 @@ class Context:
         if isinstance(value, (int, float)):
             if not finite(value):
                 raise Unsupported(f"a constant {value}")
-            return self.side.constant(scale(value))
+            return self.side.constant(self.scale(value))
         return None
 
     def number(self, *names: str | int, default: Any = None) -> Scale | None:
         """A scalar argument as a coefficient: a number, or a tensor whose value is known."""
         return self.as_number(self.argument(*names, default=default))
 
+    def scale(self, value: float | int) -> Scale:
+        """A number of the program as a coefficient."""
+        return scale(value, self.side.single)
+
     def as_number(self, value: Value) -> Scale | None:
         """The coefficient that a number, or a tensor whose value is known, stands for."""
         if isinstance(value, (int, float)):
-            return scale(value) if finite(value) else None
+            return self.scale(value) if finite(value) else None
         if isinstance(value, View) and not any(d.dim >= 0 for dim in value.dims for d in dim):
             if self.side.is_zero(value):
                 return Scale(scale(0).ratio)

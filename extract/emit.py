@@ -248,7 +248,7 @@ class SideEmitter:
 
     def _one(self, op: Operator, name: str, order: list[int], labels: tuple[Label, ...]) -> None:
         notes = self.side.notes
-        faded = list(fades(notes, op)) if notes.blanks else []
+        faded = list(fades(notes, op)) if notes.blanks or notes.halves else []
         digits = [op.maps[i] for i in order]
         shape = self.out.shape(labels, digits, [r for _, r in op.gives], faded)
         self.out.add(f"{self.side.name}_operator", name, op.signature, shape)

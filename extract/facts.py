@@ -17,7 +17,13 @@ from gg_datalog.extract.context import Context, Notes
 from gg_datalog.extract.dense import chooses_matrices, dense_rows
 from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
-from gg_datalog.extract.graph import Graph, Node, Ref, integers_of, is_symbolic, samples_of
+from gg_datalog.extract.graph import (
+    Graph,
+    about_positions,
+    integers_of,
+    is_symbolic,
+    samples_of,
+)
 from gg_datalog.extract.lower_math import FINITE
 from gg_datalog.extract.placing import write_placing, write_state
 from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
@@ -30,7 +36,9 @@ from gg_datalog.foundation.errors import InputError
 
 LOSS = re.compile(r"nll_loss|cross_entropy")
 BOUND = re.compile(r"\b(clamp|clip|clamp_min|maximum|where)\b")
-EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")
+EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")  # what merges parts of a softmax
+FILL = re.compile(r"\b(where|masked_fill_?|hlo.select|tril|triu)\b")
+SINGLE, DOUBLE = {"float32", "bfloat16", "float16"}, {"float64", "complex128"}
 
 Progress = Callable[[str], None] | None
 
@@ -82,12 +90,15 @@ def lowered(
     """Both sides, lowered: the sequential one first, for the other one asks what it contracts.
     ``prepare`` is shown each before it is lowered."""
     worlds: dict[str, World] = {}
-    exponentials = any(map(_has_exponentials, (case.seq, *case.dist.values())))
+    graphs_of_all = (case.seq, *case.dist.values())
+    exponentials = any(_calls(EXPONENTIAL, graph) for graph in graphs_of_all)
+    fills = any(_calls(FILL, graph) for graph in graphs_of_all)
+    single = _single(graphs_of_all)
     for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
         say("lowering the " + ("sequential graph" if name == "seq" else f"{len(graphs)} ranks"))
         worlds[name] = _world(name, graphs, case, rows, table, notes)
         side = worlds[name].contexts[min(graphs)].side
-        side.exponentials = exponentials
+        side.exponentials, side.fills, side.single = exponentials, fills, single
         if name == "dist":
             side.others = worlds["seq"].contexts[0].side.widths or None
         side.bounds = any(BOUND.search(node.target) for node in case.seq.nodes.values())
@@ -130,23 +141,32 @@ def _looked_up(seq: Context, name: str) -> tuple[int, int] | None:
 
 
 def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[int]:
-    """The integers that programs are written with, but for what losses ignore."""
-    found = {number for graph in others for number in integers_of(graph)}
+    """The integers that programs are written with, but for what losses ignore, and for positions:
+    nothing that only compares those ignores a class."""
+    found = set[int]()
+    for graph in others:
+        found |= integers_of(graph, about_positions(graph))
     for graph in own:
-        losses = [n for n in graph.nodes.values() if LOSS.search(n.target)]
-        of = {n.bound.get("target") for n in losses if isinstance(n.bound.get("target"), Ref)}
-
-        def about_losses(node: Node, of: set[Any] = of) -> bool:
-            asks = node.target.startswith("aten.eq.") and node.bound.get("self") in of
-            return asks or LOSS.search(node.target) is not None
-
-        found |= integers_of(graph, about_losses)
+        losses = {n.name: n for n in graph.nodes.values() if LOSS.search(n.target)}
+        of = {n.bound.get("target") for n in losses.values()} - {None}
+        asks = {
+            n.name
+            for n in graph.nodes.values()
+            if n.target.startswith("aten.eq.") and n.bound.get("self") in of
+        }
+        found |= integers_of(graph, {*losses, *asks, *about_positions(graph)})
     return frozenset(found)
 
 
-def _has_exponentials(graph: Graph) -> bool:
-    """Does a program write out exponentials, as what merges parts of a softmax does?"""
-    return any(EXPONENTIAL.search(node.target) for node in graph.nodes.values())
+def _calls(what: re.Pattern[str], graph: Graph) -> bool:
+    """Does a program call an operator of such a name?"""
+    return any(what.search(node.target) for node in graph.nodes.values())
+
+
+def _single(graphs: Iterable[Graph]) -> bool:
+    """Do programs compute in floats, and in none of more than float32?"""
+    dtypes = {node.dtype for graph in graphs for node in graph.nodes.values()}
+    return bool(dtypes & SINGLE) and not dtypes & DOUBLE
 
 
 def _exchanges(graph: Graph) -> bool:

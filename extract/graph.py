@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,12 @@ DTYPE = re.compile(  # torch's, and XLA's small floats
     r"|float[48]_e\dm\d(fn|fnu|fnuz|b11fnuz)?(_x2)?|quint(4x2|2x4)|bits(1x8|2x4|4x2|8|16)"
     r"|half|float|double|c(half|float|double)|long|int|short"
 )
+COUNTS = re.compile(r"aten\.arange\b|prims\.iota\b|hlo\.iota\b")
+MOVES = re.compile(
+    r"aten\.(add|sub|rsub|neg|mul|floor_divide|remainder|view|reshape|unsqueeze|squeeze|expand|slice|"
+    r"select|permute|transpose|t|clone|_to_copy)\b"
+)
+COMPARES = re.compile(r"aten\.(lt|le|gt|ge|eq|ne)\b")
 
 
 @dataclass(frozen=True)
@@ -170,12 +176,30 @@ def samples_of(graph: Graph) -> Iterator[tuple[int, int]]:
     return (node.sample for node in graph.nodes.values() if node.sample is not None)
 
 
-def integers_of(graph: Graph, but: Callable[[Node], bool] | None = None) -> set[int]:
-    """The integers among the arguments of all operators, those that they have by default too;
-    ``but`` of which not."""
+def about_positions(graph: Graph) -> set[str]:
+    """The nodes that count, and compare what they count with numbers or with each other: what they
+    choose are positions. Not those whose numbers go anywhere else."""
+    counts: dict[str, Node] = {}
+    tests: set[str] = set()
+    for node in graph.nodes.values():
+        of = list(references((node.args, node.kwargs)))
+        if (COUNTS if not of else MOVES).match(node.target) and all(n in counts for n in of):
+            counts[node.name] = node
+        elif COMPARES.match(node.target) and of and all(n in counts for n in of):
+            tests.add(node.name)
+    for name in reversed(list(counts)):
+        users = graph.users.get(name, ())
+        if any(user.name not in counts and user.name not in tests for user in users):
+            del counts[name]
+    return tests | set(counts)
+
+
+def integers_of(graph: Graph, but: Container[str] = ()) -> set[int]:
+    """The integers among the arguments of all operators, those that they have by default too, but
+    not of these nodes."""
     found: set[int] = set()
     for node in graph.nodes.values():
-        if but is not None and but(node):
+        if node.name in but:
             continue
         todo: list[Any] = [node.args, node.kwargs, node.bound]
         if node.signature is not None:

@@ -54,7 +54,7 @@ from gg_datalog.extract.names import (
     name_of,
     space_of,
 )
-from gg_datalog.extract.scale import ONE, finite, scale
+from gg_datalog.extract.scale import ONE, finite
 from gg_datalog.extract.side import At
 from gg_datalog.extract.signature import Unbound, bound, packet_of
 from gg_datalog.extract.tabulated import tabulated
@@ -249,7 +249,7 @@ def _source(ctx: Context, node: Node) -> Value:
     shape = node.shape
     if node.op == "get_attr" and isinstance(node.value, (int, float)) and finite(node.value):
         return lower_movement.need(
-            ctx.side.constant(scale(node.value)).expanded([int(e) for e in shape or ()])
+            ctx.side.constant(ctx.scale(node.value)).expanded([int(e) for e in shape or ()])
         )
     if (known := _literal(ctx, node)) is not None:
         return known

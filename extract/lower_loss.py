@@ -29,6 +29,7 @@ from gg_datalog.extract.lower_lookup import TAKEN, take
 from gg_datalog.extract.lower_mask import inverted, masked
 from gg_datalog.extract.lower_math import added, plain
 from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_positions import never
 from gg_datalog.extract.lower_reduce import reduced
 from gg_datalog.extract.quotients import divided
 from gg_datalog.extract.scale import ONE, Scale, scale
@@ -142,11 +143,13 @@ def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]
     return masked(ctx, target, gone, scale(0)), kept, gone
 
 
-def none_ignored(ctx: Context, ignored: int, classes: int) -> bool:
-    """May no target be the ignored one? It is no class, no program has the number for anything
-    else than its loss, the other side has no loss operator, so that it leaves none out, and it is
-    not among the numbers that the programs were tried with."""
+def none_ignored(ctx: Context, target: View, ignored: int, classes: int) -> bool:
+    """May no target be the ignored one? Positions are other numbers. Else it is no class, no
+    program has the number for anything else than its loss, the other side has no loss operator, so
+    that it leaves none out, and it is not among the numbers that the programs were tried with."""
     told = ctx.side.told
+    if never(ctx, target, ignored):
+        return True
     if told is None or ignored in told or 0 <= ignored < classes:
         return False
     if any(low <= ignored <= high for low, high in ctx.side.samples):
@@ -170,8 +173,13 @@ def equal(ctx: Context) -> Value:
             continue
         scores = ctx.value(user.bound.get("self"))
         asked = type(number) is int and user.bound.get("ignore_index") == number
-        if asked and isinstance(scores, View) and none_ignored(ctx, number, scores.shape[1]):
-            return need(ctx.side.constant(scale(0)).expanded(ctx.tensor("self").shape))
+        target = ctx.tensor("self")
+        if (
+            asked
+            and isinstance(scores, View)
+            and none_ignored(ctx, target, number, scores.shape[1])
+        ):
+            return need(ctx.side.constant(scale(0)).expanded(target.shape))
     return plain(ctx)
 
 
@@ -179,7 +187,7 @@ def equal(ctx: Context) -> Value:
 def nll_loss(ctx: Context) -> Value:
     x, target, reduction, ignored = loss_operands(ctx)
     letters = [f"t{i}" for i in range(len(target.dims))]
-    if none_ignored(ctx, ignored, x.shape[1]):
+    if none_ignored(ctx, target, ignored, x.shape[1]):
         each = take(ctx, x, with_classes(letters), target, letters, letters).scaled(MINUS)
         kept = need(ctx.side.constant(ONE).expanded(target.shape))
     else:
@@ -207,7 +215,7 @@ def nll_loss_backward(ctx: Context) -> Value:
     count = ctx.tensor("total_weight")
     if reduction == MEAN:
         g = averaged(ctx, g, count)
-    if none_ignored(ctx, ignored, x.shape[1]):
+    if none_ignored(ctx, target, ignored, x.shape[1]):
         ids, gone, by = target, None, need(g.expanded(target.shape))
     else:
         ids, _, gone = targets(ctx, target, ignored)

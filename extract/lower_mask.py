@@ -58,6 +58,8 @@ def inverted(ctx: Context, x: View) -> View:
     """Where a mask is not true."""
     if ctx.side.is_zero(x) or (ctx.side.is_one(x) and x.scale == ONE):
         return stretched(ctx.side.constant(scale(int(ctx.side.is_zero(x)))), x.shape)
+    if (before := _inverse_of(x)) is not None:
+        return before
     out = ctx.elementwise("logical_not", [x])[0]
     ctx.side.notes.truths.add(out.base)
     half = ctx.side.notes.halves.get(x.base)
@@ -68,6 +70,15 @@ def inverted(ctx: Context, x: View) -> View:
     if x.scale == ONE:
         ctx.side.integers.nots.append((out.base, x.base))
     return out
+
+
+def _inverse_of(x: View) -> View | None:
+    """What a mask says the opposite of, where it was made of another one."""
+    made = x.base.made
+    if not isinstance(made, Operator) or made.signature != "logical_not" or x.scale != ONE:
+        return None
+    term = _as_term(made.operands[0], made.maps[0], made.labels)
+    return compose(x, tuple(term.dims[k] for k in made.gives[0][1]), term.base, term.scale)
 
 
 @lowers("aten.where", "hlo.select")

@@ -21,7 +21,6 @@ from gg_datalog.extract.dtypes import (
 from gg_datalog.extract.exponent_rules import (
     of_logarithm,
     of_sum,
-    powered,
 )
 from gg_datalog.extract.exponent_shares import (
     interpolated,
@@ -183,12 +182,6 @@ def clamp(ctx: Context) -> Value:
     if plainly and ctx.dtype("self") in PLAIN_IDS:
         ctx.side.integers.clamps.append((out.base, of.base, *bounds))
     return out
-
-
-@lowers("aten.exp")
-def exp(ctx: Context) -> Value:
-    out = plain(ctx)
-    return powered(ctx, out, ctx.operand("self")) if isinstance(out, View) else out
 
 
 @lowers("aten.log")

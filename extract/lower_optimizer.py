@@ -44,7 +44,7 @@ def lerp(ctx: Context) -> Value:
         return added(ctx, [(x, ONE), (part, ONE)])
     if not isinstance(weight, (int, float)):
         raise Unsupported("its weight is not known")
-    return added(ctx, [(x, scale(1 - weight)), (end, scale(weight))])
+    return added(ctx, [(x, ctx.scale(1 - weight)), (end, ctx.scale(weight))])
 
 
 @lowers("aten.pow")

@@ -119,6 +119,14 @@ def numbers(ctx: Context, view: View) -> list[int] | None:
     return [times * of[at] for at in places]
 
 
+def never(ctx: Context, view: View, number: int) -> bool:
+    """Do positions leave out a number?"""
+    if view.base not in ctx.side.notes.counted and not isinstance(view.base.made, (Concat, Slice)):
+        return False
+    known = numbers(ctx, view)
+    return known is not None and number not in known
+
+
 def _elements(ctx: Context, base: Base) -> list[int] | None:
     """The integers of a base tensor in order."""
     if ctx.side.is_one(View(base, ())):

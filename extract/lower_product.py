@@ -8,10 +8,12 @@ from gg_datalog.extract.context import Context, Value, lowers
 from gg_datalog.extract.dtypes import arithmetic, interval, is_float, is_integer, learn
 from gg_datalog.extract.dtypes import product as bounds_of_product
 from gg_datalog.extract.exponent_rules import product
+from gg_datalog.extract.exponents import is_finite
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_mask import inverted, operands_of
-from gg_datalog.extract.lower_math import integer_pair, kinds, times
+from gg_datalog.extract.lower_math import FINITE, integer_pair, is_bounded, kinds, times
+from gg_datalog.extract.lower_movement import stretched
 from gg_datalog.extract.notes import Cleared
 from gg_datalog.extract.quotients import as_quotient, divided, shortened, term_by_term
 from gg_datalog.extract.scale import ONE
@@ -32,9 +34,10 @@ def multiplied(ctx: Context, a: View, b: View) -> View:
     """The product of two tensors."""
     dtype = ctx.node.dtype or ""
     truths = ctx.side.notes.truths
-    for x, mask in ((a, b), (b, a)):  # a factor stays outside, where other forms find it
-        if mask.base in truths and x.base not in truths and x.scale != ONE and is_float(dtype):
-            return multiplied(ctx, replace(x, scale=ONE), mask).scaled(x.scale)
+    by = a.scale * b.scale
+    if by != ONE and is_float(dtype) and (a.base in truths or b.base in truths):
+        # a factor stays outside, where other forms find it
+        return multiplied(ctx, replace(a, scale=ONE), replace(b, scale=ONE)).scaled(by)
     short = shortened(ctx, a, b, broadcast([a, b]), "mul")
     if short is not None:
         return short
@@ -47,14 +50,34 @@ def multiplied(ctx: Context, a: View, b: View) -> View:
         if not out.base.ring:
             learn(out, found)
         integer_pair(ctx, out, "mul", a, b)
-    elif (a.base in truths) != (b.base in truths):
+        return out
+    for x, mask in ((a, b), (b, a)):
+        if mask.base in truths:
+            _also_filled(ctx, out, x, mask)
+    if (a.base in truths) != (b.base in truths):
         _masked_product(ctx, out.base)
     else:
         as_quotient(ctx, out, a, b)
-        for x, by in ((a, b), (b, a)):
-            term_by_term(ctx, out, x, by, "mul")
+        for x, other in ((a, b), (b, a)):
+            term_by_term(ctx, out, x, other, "mul")
         return product(ctx, out, a, b)
     return out
+
+
+def _also_filled(ctx: Context, made: View, x: View, mask: View) -> None:
+    """Notes that a product with a mask is the other factor, 0 where the mask is not true: where
+    a program fills in zeros itself, or where it is known which positions those are."""
+    notes = ctx.side.notes
+    if not (ctx.side.fills or mask.base in notes.halves):
+        return
+    if mask.scale != ONE or x.base.ring or not is_finite(ctx, x.base):
+        return
+    if not is_bounded(x):
+        ctx.notes.assume(*FINITE)
+    shape = broadcast([x, mask])
+    views = [stretched(v, shape) for v in (x, inverted(ctx, mask))]
+    filled = ctx.elementwise("masked_fill(0)", views, linear=(0,))[0]
+    ctx.side.alternative(made, filled)
 
 
 def _masked_product(ctx: Context, gives: Base) -> None:

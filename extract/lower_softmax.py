@@ -11,6 +11,7 @@ from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.exponent_rules import (
     exponential,
     logarithm,
+    powered,
     softmax_form,
 )
 from gg_datalog.extract.exponent_shares import (
@@ -27,16 +28,19 @@ from gg_datalog.extract.exponents import (
     repeats,
 )
 from gg_datalog.extract.lower_contract import contract
+from gg_datalog.extract.lower_mask import operands_of
 from gg_datalog.extract.lower_math import added, plain
+from gg_datalog.extract.lower_movement import stretched
 from gg_datalog.extract.lower_product import multiplied
 from gg_datalog.extract.lower_reduce import reduced, summand
-from gg_datalog.extract.notes import Shifted
+from gg_datalog.extract.notes import Cleared, Shifted
 from gg_datalog.extract.records import DigitMap, Label, Operator
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.side import _as_term
 from gg_datalog.extract.view import View, compose
 
 MINUS = scale(-1)
+HIDDEN = "masked_fill(-inf)"
 
 
 def shifted(ctx: Context, x: View, dims: list[int]) -> tuple[View, View, View]:
@@ -94,11 +98,35 @@ def logaddexp(ctx: Context) -> Value:
     return made
 
 
+@lowers("aten.exp")
+def exp(ctx: Context) -> Value:
+    out = plain(ctx)
+    if not isinstance(out, View):
+        return out
+    also_cleared(ctx, out, "exp(%)")
+    return powered(ctx, out, ctx.operand("self"))
+
+
 @lowers("aten.sigmoid")
 def sigmoid(ctx: Context) -> Value:
     out = plain(ctx)
-    floats = is_float(ctx.dtype("self") or "float")
-    return share(ctx, out, ctx.operand("self")) if isinstance(out, View) and floats else out
+    if not isinstance(out, View) or not is_float(ctx.dtype("self") or "float"):
+        return out
+    also_cleared(ctx, out, "sigmoid(%)")
+    return share(ctx, out, ctx.operand("self"))
+
+
+def also_cleared(ctx: Context, made: View, signature: str) -> None:
+    """Notes that an exponential, or a sigmoid, of what a mask hides with -inf is 0 there."""
+    x = ctx.operand("self")
+    of = x.base.made
+    found = operands_of(x.base) if isinstance(of, Operator) and of.signature == HIDDEN else None
+    seen = None if found is None else Cleared(*found).seen_as(x)
+    if seen is None or x.scale.atoms or x.scale.ratio <= 0:
+        return
+    kept = ctx.elementwise(signature, [seen[0]], passes=EXTREMA)[0]
+    views = [stretched(v, made.shape) for v in (kept, seen[1])]
+    ctx.side.alternative(made, ctx.elementwise("masked_fill(0)", views, linear=(0,))[0])
 
 
 @lowers("aten.log_sigmoid_forward")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
+from struct import pack, unpack
 
 LIMIT = 2**20
 WORD = 2**31
 SMALL = 2**10  # denominators of fractions that a float may stand for
 NEAR = 2**51  # one part of it, a float is off from what it stands for (it may be computed itself)
+DIGITS = 9  # that tell every float32 from every other
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,10 @@ def finite(value: float | int) -> bool:
     return value == value and abs(value) != float("inf")
 
 
-def scale(value: float | int | bool) -> Scale:
+def scale(value: float | int | bool, single: bool = False) -> Scale:
     """The number as a coefficient: exact where it is a small dyadic rational, a fraction where it
-    is the float next to a small one, else an atom."""
+    is the float next to a small one, else an atom. ``single``: the program computes in float32 at
+    most, where a number and its float32 are one."""
     ratio = Fraction(value)
     if max(abs(ratio.numerator), ratio.denominator) < LIMIT:
         return Scale(ratio)
@@ -79,6 +82,27 @@ def scale(value: float | int | bool) -> Scale:
     ):
         return Scale(ratio)  # an integer, or one over one: a loss scale and its inverse
     near = ratio.limit_denominator(SMALL)
-    if abs(near - ratio) * NEAR <= abs(ratio) and abs(near.numerator) < LIMIT:
+    close = abs(near - ratio) * NEAR <= abs(ratio)
+    if single and near and not close:
+        close = _float32(near) == _float32(value)
+    if close and abs(near.numerator) < LIMIT:
         return Scale(near)  # a fraction, rounded as a float is: 0.1, 1 / 3
-    return Scale(Fraction(1 if ratio > 0 else -1), ((repr(abs(value)), 1),))
+    return Scale(Fraction(1 if ratio > 0 else -1), ((_written(abs(value), single), 1),))
+
+
+def _float32(value: float | int | Fraction) -> float | None:
+    """The float32 next to a number; None where there is none of its size."""
+    try:
+        (found,) = unpack("f", pack("f", value))
+    except OverflowError:
+        return None
+    return float(found) if found and finite(found) else None
+
+
+def _written(value: float | int, single: bool) -> str:
+    """A number as text: in float32 with no more digits than tell it from others."""
+    rounded = _float32(value) if single else None
+    if rounded is None:
+        return repr(value)
+    texts = (f"{rounded:.{digits}g}" for digits in range(1, DIGITS + 1))
+    return next(repr(float(text)) for text in texts if _float32(float(text)) == rounded)

@@ -61,6 +61,8 @@ class Side:
     told: frozenset[int] | None = None
     samples: tuple[tuple[int, int], ...] = ()  # between what integers lie that were tried
     exponentials: bool = False  # does some program write exponentials out?
+    single: bool = False  # does no program compute in more than float32?
+    fills: bool = False  # does some program fill in numbers under a mask?
     bounds: bool = False  # does the sequential program keep numbers above others?
     mesh: bool = False  # are tensors cut in more than one way?
     # member by member: the widths of what products are put together from, and of those of the other

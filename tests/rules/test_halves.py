@@ -217,7 +217,150 @@ BOTH = (
     Case("a diagonal as it is", DIAGONAL.format(n=4), DIAGONAL.format(n=4)),
 )
 
+# Without a softmax: what a mask is multiplied with is 0 where it is not true, and so is a sigmoid of -inf.
+LINEAR = """
+all: b[6, 6] = ones([6, 6])
+q: f32[6, 3]
+k: f32[6, 3]
+v: f32[6, 2]
+see: b[6, 6] = tril(all, 0)
+s: f32[6, 6] = mm(q, t(k))
+p: f32[6, 6] = {}
+y = mm(p, v)
+return y
+"""
+LINEAR_RING = """
+all: b[3, 3] = ones([3, 3])
+q: f32[3, 3]
+k: f32[3, 3]
+v: f32[3, 2]
+ks = all_gather_into_tensor(k, 2, "g")
+vs = all_gather_into_tensor(v, 2, "g")
+see: b[3, 3] = tril(all, 0)
+s: f32[3, 3] = mm(q, t(k))
+p0: f32[3, 3] = {0}
+s: f32[3, 3] = mm(q, t(slice.Tensor(ks, 0, 0, 3)))
+p1: f32[3, 3] = {1}
+o0 = mm(p0, v)
+o1 = mm(p1, slice.Tensor(vs, 0, 0, 3))
+y = o0 if rank == 0 else add.Tensor(o0, o1)
+return y
+"""
+GATE = "sigmoid(masked_fill.Scalar(s, logical_not(see), -inf))"
+PRODUCT = Case(
+    "scores times a mask",
+    LINEAR.format("mul.Tensor(s, see)"),
+    LINEAR_RING.format("mul.Tensor(s, see)", "s"),
+)
+SIGMOID = Case(
+    "a sigmoid of masked scores", LINEAR.format(GATE), LINEAR_RING.format(GATE, "sigmoid(s)")
+)
+# Weights that are normalised by their sum.
+SHARES = Case(
+    "a sigmoid of masked scores, and their sum",
+    LINEAR.format(GATE).replace("y = mm(p, v)", "y = div.Tensor(mm(p, v), sum.dim_IntList(p, [1], True))"),
+    LINEAR_RING.format(GATE, "sigmoid(s)").replace(
+        "y = o0 if rank == 0 else add.Tensor(o0, o1)",
+        "n0 = sum.dim_IntList(p0, [1], True)\nn1 = add.Tensor(n0, sum.dim_IntList(p1, [1], True))\n"
+        "y = div.Tensor(o0, n0) if rank == 0 else div.Tensor(add.Tensor(o0, o1), n1)",
+    ),
+)  # fmt: skip
+ANY = "x: f32[{n}, 4]\nm: b[{n}, 4]\ny: f32[{n}, 4] = {of}\nreturn y"
+FORMS = (
+    "mul.Tensor(x, m)",
+    "mul.Tensor(m, x)",
+    "where.ScalarOther(m, x, 0)",
+    "masked_fill.Scalar(x, logical_not(m), 0)",
+    "mul.Tensor(mul.Tensor(mul.Tensor(x, 0.5), m), 2)",
+)
 
-@table(*BLOCKS, *TOTALS, *BOTH)
+
+def masked(seq: str, dist: str) -> Case:
+    """What a mask of any kind leaves of a tensor, in two forms."""
+    return Case(f"{seq} is {dist}", ANY.format(n=6, of=seq), ANY.format(n=3, of=dist))
+
+
+FILLED = masked(FORMS[2], FORMS[0])
+MULTIPLIED = masked(FORMS[0], FORMS[2])
+SMALL = masked("exp(masked_fill.Scalar(x, m, -inf))", "mul.Tensor(exp(x), logical_not(m))")
+FACTORS = (
+    *(masked(a, b) for a in FORMS[:3] for b in FORMS),
+    FILLED.miss("the other half", "mul.Tensor(x, m)", "mul.Tensor(x, logical_not(m))"),
+    FILLED.miss("filled with 1", "x, 0)", "x, 1)", side="seq"),
+    FILLED.miss("twice the mask", "mul.Tensor(x, m)", "mul.Tensor(x, mul.Tensor(m, 2))"),
+    FILLED.but("numbers for a mask", seq=FILLED.seq.replace("(m, x", "(gt.Scalar(m, 0), x").replace("b[", "f32["), dist=FILLED.dist.replace("b[", "f32[")),
+    FILLED.miss("with itself", "mul.Tensor(x, m)", "mul.Tensor(x, x)"),
+    FILLED.but(  # 0 * inf is no number
+        "what may be infinite",
+        seq=FILLED.seq.replace("x, 0)", "log(x), 0)"),
+        dist=FILLED.dist.replace("(x, m)", "(log(x), m)"),
+    ),
+    FILLED.but(
+        "a quotient",
+        seq=FILLED.seq.replace("x, 0)", "reciprocal(x), 0)"),
+        dist=FILLED.dist.replace("(x, m)", "(reciprocal(x), m)"),
+    ),
+    FILLED.but(
+        "what is -inf there",
+        seq=FILLED.seq.replace("x, 0)", "masked_fill.Scalar(x, m, -inf), 0)"),
+        dist=FILLED.dist.replace("(x, m)", "(masked_fill.Scalar(x, m, -inf), m)"),
+    ),
+    FILLED.but(
+        "an exponential",
+        seq=FILLED.seq.replace("x, 0)", "tanh(x), 0)"),
+        dist=FILLED.dist.replace("(x, m)", "(tanh(x), m)"),
+        maps=None,
+    ),
+    MULTIPLIED.but(
+        "what may be infinite, the other way round",
+        seq=FILLED.dist.replace("[3", "[6").replace("(x, m)", "(log(x), m)"),
+        dist=FILLED.seq.replace("[6", "[3").replace("x, 0)", "log(x), 0)"),
+    ),
+    SMALL,
+    SMALL.but("a sigmoid", seq=SMALL.seq.replace("exp", "sigmoid"), dist=SMALL.dist.replace("exp", "sigmoid"), maps=None),
+    SMALL.but("a tanh", seq=SMALL.seq.replace("exp", "tanh"), dist=SMALL.dist.replace("exp", "tanh")),
+    SMALL.miss("the other half", "logical_not(m)", "m"),
+    SMALL.miss("very little is not nothing", "-inf", "-1e30", side="seq"),
+    SMALL.miss("hidden with inf", "-inf", "inf", side="seq"),
+    SMALL.miss("of what is turned around", "exp(masked_fill.Scalar(x, m, -inf))", "exp(neg(masked_fill.Scalar(neg(x), m, -inf)))", side="seq"),
+    SMALL.but("twice as much", seq=SMALL.seq.replace("exp(masked_fill.Scalar(x, m, -inf))", "exp(mul.Tensor(masked_fill.Scalar(x, m, -inf), 2))"),
+              dist=SMALL.dist.replace("exp(x)", "exp(mul.Tensor(x, 2))"), maps=None),
+)  # fmt: skip
+SEEN = (
+    PRODUCT,
+    PRODUCT.miss("its own key is not seen", "tril(all, 0)", "tril(all, -1)"),
+    PRODUCT.miss("a key too many", "tril(all, 0)", "tril(all, 1)"),
+    PRODUCT.miss("seen the other way round", "tril(all, 0)", "triu(all, 0)"),
+    PRODUCT.miss("no mask", "p0: f32[3, 3] = mul.Tensor(s, see)", "p0: f32[3, 3] = clone(s)"),
+    PRODUCT.miss("the other block is masked, too", "p1: f32[3, 3] = s", "p1: f32[3, 3] = mul.Tensor(s, see)"),
+    PRODUCT.miss("the block counts that should not", "o0 if rank == 0 else add", "add"),
+    PRODUCT.miss("the ranks exchanged", "rank == 0", "rank == 1"),
+    PRODUCT.miss("numbers for a mask", "see: b[3, 3] = tril(all, 0)", "see: f32[3, 3] = mul.Tensor(tril(all, 0), 2.0)"),
+    PRODUCT.miss("a sequential program without mask", "mul.Tensor(s, see)", "s", side="seq"),
+    PRODUCT.but("values that may be infinite", seq=PRODUCT.seq.replace("mm(p, v)", "mm(p, log(v))"),
+                dist=PRODUCT.dist.replace("mm(p0, v)", "mm(p0, log(v))").replace("mm(p1, slice.Tensor(vs, 0, 0, 3))", "mm(p1, log(slice.Tensor(vs, 0, 0, 3)))")),
+    PRODUCT.but("scores that may be infinite", seq=PRODUCT.seq.replace("(s, see)", "(log(s), see)"),
+                dist=PRODUCT.dist.replace("(s, see)", "(log(s), see)").replace("p1: f32[3, 3] = s", "p1: f32[3, 3] = log(s)")),
+    PRODUCT.but("the mask first", dist=LINEAR_RING.format("mul.Tensor(see, s)", "s"), maps=None),
+    PRODUCT.but("filled with 0 on the ranks", dist=LINEAR_RING.format("masked_fill.Scalar(s, logical_not(see), 0)", "s"), maps=None),
+    PRODUCT.but("filled with 0 in the sequential program", seq=LINEAR.format("where.ScalarOther(see, s, 0)"), maps=None),
+    SIGMOID,
+    SIGMOID.miss("its own key is not seen", "tril(all, 0)", "tril(all, -1)"),
+    SIGMOID.miss("a block is left out that counts", "o0 if rank == 0 else add.Tensor(o0, o1)", "o0"),
+    SIGMOID.miss("the block counts that should not", "o0 if rank == 0 else add", "add"),
+    SIGMOID.but("very little is not nothing", seq=SIGMOID.seq.replace("-inf", "-1e30"), dist=SIGMOID.dist.replace("-inf", "-1e30")),
+    SIGMOID.but("a sigmoid of inf is 1", seq=SIGMOID.seq.replace("-inf", "inf"), dist=SIGMOID.dist.replace("-inf", "inf")),
+    SIGMOID.but("a tanh of -inf is -1", seq=SIGMOID.seq.replace("sigmoid", "tanh"), dist=SIGMOID.dist.replace("sigmoid", "tanh")),
+    SIGMOID.but("of what is turned around", seq=SIGMOID.seq.replace("sigmoid(masked", "sigmoid(neg(masked").replace("-inf)", "-inf))"),
+                dist=SIGMOID.dist.replace("sigmoid(masked", "sigmoid(neg(masked").replace("-inf)", "-inf))").replace("sigmoid(s)", "sigmoid(neg(s))")),
+    SIGMOID.but("a mask after the sigmoid", dist=LINEAR_RING.format("mul.Tensor(sigmoid(s), see)", "sigmoid(s)"), maps=None),
+    SIGMOID.but("a mask after the sigmoid in both", seq=LINEAR.format("mul.Tensor(sigmoid(s), see)"),
+                dist=LINEAR_RING.format("mul.Tensor(sigmoid(s), see)", "sigmoid(s)"), maps=None),
+    SHARES,
+    SHARES.miss("divided by the own sum", "n1 = add.Tensor(n0, ", "n1 = add.Tensor(0, "),
+)  # fmt: skip
+
+
+@table(*BLOCKS, *TOTALS, *BOTH, *SEEN, *FACTORS)
 def test_halves(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))

@@ -78,9 +78,28 @@ MORE_ROWS = Case(
     "y = embedding_dense_backward(g, i, 6 if rank == 0 else 8, -1, False)\n"
     "z = slice(y, 0, 0, 6) if rank == 0 else slice(y, 0, 6, 8)\nreturn z",
 )
+# The target of a row is its place, as in a contrastive loss.
+PLACED = """
+x: f32[{n}, 8]
+t: i64[{n}] = arange.start({at}, {at} + {n})
+p = log_softmax(x, 1)
+"""
+CONTRASTIVE = Case(
+    "positions are the targets",
+    PLACED.format(n=8, at=0)
+    + "l = nll_loss_forward(p, t, None, 1, -100)\ny = clone(l[0])\nreturn y",
+    PLACED.format(n=4, at="4 * rank")
+    + "l = nll_loss_forward(p, t, None, 2, -100)\n"
+    + 'y = div.Tensor(all_reduce(l[0], "sum", "g"), 8)\nreturn y',
+)
 
 
 @table(
+    CONTRASTIVE,
+    CONTRASTIVE.miss("places of the other rank", "4 * rank", "4 - 4 * rank"),
+    CONTRASTIVE.miss("places of the first rank", "4 * rank", "0"),
+    CONTRASTIVE.miss("one of the places is ignored", "2, -100", "2, 3"),
+    CONTRASTIVE.miss("divided by the own number", "8)\nreturn", "4)\nreturn"),
     MORE_ROWS,
     MORE_ROWS.but(  # no id gets there, so that the first ones are those of the table
         "more rows than there are",

@@ -79,9 +79,38 @@ UNSCALED = SCALED.but(
     dist="x: f32[8, 4]\ns: f32[()]\nw: f32[4, 3]\nq: f32[8, 4] = mul.Tensor(x, s)\n"
     "y: f32[8, 3] = mm(div.Tensor(q, s), w)\nreturn y",
 )
+# A number of the program, and the same one as a float32 that the graph holds.
+TENTH = 0.10000000149011612
+NEXT = 0.10000000894069672
+NUMBER = Case(
+    "a number and its float32",
+    "x: f32[8, 4]\ny: f32[8, 4] = relu(mul.Tensor(x, 0.1))\nreturn y",
+    f"x: f32[4, 4]\nc: f32[()] = const({TENTH})\ny: f32[4, 4] = relu(mul.Tensor(x, c))\nreturn y",
+)
+
+
+def both(case: Case, old: str, new: str) -> dict[str, str]:
+    """Both programs with something else in place of this."""
+    return {"seq": case.seq.replace(old, new), "dist": case.dist.replace(old, new)}
+
+
+NUMBERS = (
+    NUMBER,
+    NUMBER.but("a long one", seq=NUMBER.seq.replace("0.1)", "0.5773502691896258)"), dist=NUMBER.dist.replace(str(TENTH), "0.5773502588272095"), maps=None),
+    NUMBER.but("1 / 3", seq=NUMBER.seq.replace("mul.Tensor(x, 0.1)", "div.Tensor(x, 3)"), dist=NUMBER.dist.replace(str(TENTH), "0.3333333432674408"), maps=None),
+    NUMBER.but("written on both sides", dist=NUMBER.dist.replace("(x, c)", f"(x, {TENTH})"), maps=None),
+    NUMBER.but("halves", **both(NUMBER, "f32", "bf16"), maps=None),
+    NUMBER.but("the next float32", dist=NUMBER.dist.replace(str(TENTH), str(NEXT))),
+    NUMBER.but("that of a half", dist=NUMBER.dist.replace(str(TENTH), "0.10009765625")),
+    NUMBER.but("with another sign", dist=NUMBER.dist.replace("const(", "const(-")),
+    NUMBER.but("of doubles another number", **both(NUMBER, "f32", "f64")),
+    NUMBER.but("where doubles are multiplied", seq=NUMBER.seq.replace("f32", "f64"), dist=NUMBER.dist.replace("f32[4", "f64[4")),
+    NUMBER.but("two doubles", **both(NUMBER, "f32", "f64") | {"dist": NUMBER.dist.replace("f32", "f64").replace("(x, c)", f"(x, {TENTH})")}),
+)  # fmt: skip
 
 
 @table(
+    *NUMBERS,
     MEANS,
     MEANS.miss("not weighted", "mul.Tensor(mean, n)", "mul.Tensor(mean, 1)"),
     MEANS.miss("weighted twice", "mul.Tensor(mean, n)", "mul.Tensor(mul.Tensor(mean, n), n)"),

@@ -249,6 +249,7 @@ WRONG = {
     "added": ("sub.Tensor(of, log(z))", "add.Tensor(of, log(z))"),
     "without the logarithm": ("log(z)", "z"),
 }  # fmt: skip
+PLACES = "p: i64[5] = arange(5)\nk: b[5] = ge.Scalar(p, -100)\n"
 
 
 @table(
@@ -256,6 +257,15 @@ WRONG = {
     *(form.miss(name, old, new) for form in FORMS for name, (old, new) in WRONG.items()),
     FORMS[2].but("a class that is ignored", seq=LOSS.replace("-100", "3")),
     FORMS[2].but("the ranks know what is ignored", dist=PARALLEL + "k = ne.Scalar(y, -100)\n"),
+    FORMS[2].but("positions are compared with it", dist=PARALLEL + PLACES, maps=None),
+    FORMS[2].but(
+        "positions that targets are compared with",
+        dist=PARALLEL + PLACES.replace("ge.Scalar(p, -100)", "eq.Tensor(y, add.Tensor(p, -100))"),
+    ),
+    FORMS[2].but(
+        "positions that are added to targets",
+        dist=PARALLEL + PLACES + "o: i64[5] = add.Tensor(y, mul.Tensor(p, -100))\n",
+    ),
 )
 def test_log_probabilities(case: Case, outcomes: Outcomes) -> None:
     """Each rank has some of the classes; a target is looked up where its class is."""

@@ -320,3 +320,62 @@ ALONE = {name: alone(name) for name in ("Megatron", "DTensor", "DTensor on shift
 )
 def test_shards_of_one_row(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
+
+
+# ---- ids that are filled in some places ------------------------------------------------------------
+FILLED_SEQ = """
+w: f32[8, 4]
+ids: i64[5]
+p: i64[5] = arange(5)
+hide: b[5] = {hide}
+k: i64[5] = masked_fill.Scalar(ids, hide, 0)
+y = embedding(w, k)
+return y
+"""
+FILLED_DIST = """
+w: f32[4, 4]
+ids: i64[5]
+p: i64[5] = arange(5)
+hide: b[5] = {hide}
+k: i64[5] = masked_fill.Scalar(ids, hide, 0)
+mask: b[5] = bitwise_or.Tensor(lt.Scalar(k, 4 * rank), ge.Scalar(k, 4 * rank + 4))
+local: i64[5] = masked_fill.Scalar(sub.Tensor(k, 4 * rank), mask, 0)
+rows = masked_fill.Scalar(embedding(w, local), unsqueeze(mask, -1), 0)
+y = all_reduce(rows, "sum", "g")
+return y
+"""
+
+
+def hidden(name: str, hide: str) -> Case:
+    """Ids of which some are filled with 0 before they are looked up in shards."""
+    return Case(name, FILLED_SEQ.format(hide=hide), FILLED_DIST.format(hide=hide))
+
+
+BEHIND = hidden("ids behind a position are filled", "ge.Scalar(p, 3)")
+BETWEEN = hidden(
+    "ids at some positions are filled", "bitwise_and.Tensor(ge.Scalar(p, 1), lt.Scalar(p, 3))"
+)
+EITHER = hidden(
+    "ids behind a position, and small ones, are filled",
+    "bitwise_or.Tensor(ge.Scalar(p, 3), lt.Scalar(ids, 2))",
+)
+
+
+@table(
+    BEHIND,
+    BEHIND.miss("other positions on the ranks", "(p, 3)", "(p, 2)"),
+    BEHIND.miss("other positions on one rank", "(p, 3)", "(p, 3 - rank)"),
+    BEHIND.miss("filled with another id", "hide, 0)", "hide, 1)"),
+    BEHIND.miss("filled before ids are compared, but not looked up", "sub.Tensor(k", "sub.Tensor(ids"),
+    BEHIND.miss("masked one late", "4 * rank + 4", "4 * rank + 5"),
+    BEHIND.miss("not masked", "embedding(w, local), unsqueeze(mask, -1), 0", "embedding(w, local), unsqueeze(hide, -1), 0"),
+    BEHIND.miss("masked by position", "lt.Scalar(k, 4 * rank)", "lt.Scalar(p, 4 * rank)"),
+    BETWEEN,
+    BETWEEN.miss("other positions", "(p, 1)", "(p, 0)"),
+    BETWEEN.miss("the other ones", "hide, 0)", "logical_not(hide), 0)"),
+    EITHER,
+    EITHER.miss("both", "bitwise_or.Tensor(ge.Scalar(p", "bitwise_and.Tensor(ge.Scalar(p"),
+)  # fmt: skip
+def test_filled_ids(case: Case, outcomes: Outcomes) -> None:
+    """Positions are no ids: ids that are filled in some places stand for themselves."""
+    check(case, outcomes(case))
