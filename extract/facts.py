@@ -19,6 +19,7 @@ from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import Graph, Node, Ref, integers_of, is_symbolic, samples_of
 from gg_datalog.extract.lower_math import FINITE
+from gg_datalog.extract.padding import write_padding
 from gg_datalog.extract.placing import write_placing, write_state
 from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
@@ -205,11 +206,12 @@ def _emit(
             roots["dist"].append(view.base)
     sides = [(worlds[n].contexts[min(worlds[n].contexts)].side, roots[n]) for n in ("seq", "dist")]
     live = write_sides(out, sides, table.commutative)
-    if out.rows.get("label_fades"):
-        notes.assume(*FINITE)
     _inputs(out, rows, seq, dist, live)
     write_placing(out, views, shares, rows, case)
     write_state(out, views, shares, case, seq, dist)
+    write_padding(out, sides[1][0].notes, views, shares, rows, case)
+    if out.rows.get("label_fades") or out.rows.get("zero_from"):
+        notes.assume(*FINITE)
     _report(out, worlds, notes)
     return out
 
