@@ -19,7 +19,7 @@ from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import Graph, Node, Ref, integers_of, is_symbolic, samples_of
 from gg_datalog.extract.lower_math import FINITE
-from gg_datalog.extract.padding import write_padding
+from gg_datalog.extract.padding import paddings, write_padding
 from gg_datalog.extract.placing import write_placing, write_state
 from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
@@ -97,6 +97,7 @@ def lowered(
             side.told = _integers_about(graphs.values(), others)
             side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
         if name == "dist":
+            side.padding = any(True for _ in paddings(rows, case))
             _ids_between(rows, worlds)
         prepare(worlds[name])
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
