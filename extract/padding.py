@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gg_datalog.extract.case import Case
 from gg_datalog.extract.emit import Emitter
+from gg_datalog.extract.graph import Graph
 from gg_datalog.extract.halves import whole_dims
 from gg_datalog.extract.notes import Notes
 from gg_datalog.extract.relations import Row
@@ -68,13 +69,17 @@ def paddings(rows: Sequence[Row], case: Case) -> Iterator[Padding]:
     for row in rows:
         pieces[row.rank, row.dist, row.seq].append(row)
     for (rank, dist, seq), mine in pieces.items():
-        shape, whole = (
-            tuple(graph.nodes[name].shape or ())
-            for graph, name in ((case.dist[rank], dist), (case.seq, seq))
-        )
-        others = [row for row in rows if (row.rank, row.dist) == (rank, dist) and row.seq != seq]
-        for dim, extent in enumerate(shape):
+        shape, whole = _sizes(case.dist[rank], dist), _sizes(case.seq, seq)
+        others = [key for key in pieces if key[:2] == (rank, dist) and key[2] != seq]
+        for dim, extent in enumerate(shape if whole else ()):
             ends = {(row.dist_box[dim][1], row.seq_box[row.order[dim]][1]) for row in mine}
             first, last = max(ends)
             if not others and first < extent and last == whole[mine[0].order[dim]]:
                 yield Padding(rank, shape, whole, dim, first)
+
+
+def _sizes(graph: Graph, name: str) -> tuple[int, ...]:
+    """The dimensions of a node; none where one of them is not known."""
+    shape = graph.nodes[name].shape or ()
+    known = tuple(extent for extent in shape if isinstance(extent, int))
+    return known if len(known) == len(shape) else ()

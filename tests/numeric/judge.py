@@ -94,13 +94,34 @@ def outputs_right(program: Program, execution: Execution) -> bool:
         seq = np.asarray(execution.seq[row["seq"]])
         named = row["dist"]
         ranks = {r: named if isinstance(named, str) else named.get(str(r)) for r in program.dist}
-        held = {r: execution.dist[r][n] for r, n in ranks.items() if n is not None}
+        values = {r: execution.dist[r][n] for r, n in ranks.items() if n is not None}
+        held = {r: without_padding(program, r, seq, value) for r, value in values.items()}
         pieces = [list(held.values())]
         if row.get("partial"):
             pieces += added_up(held, program.groups["dist"])
         if not any(rebuilt(seq, found) for found in pieces):
             return False
     return True
+
+
+def without_padding(program: Program, rank: int, seq: Array, value: Array) -> Array:
+    """What a rank returns without the zeros that lie where an input of its shape, of which the
+    relations leave out the last positions of some dimension, has them left out."""
+    shapes = {n["name"]: n.get("shape") for n in program.seq["nodes"]}
+    mine = {n["name"]: n.get("shape") for n in program.dist[rank]["nodes"]}
+    for row in program.relations:
+        alike = shapes[row["seq"]] == list(seq.shape) and mine[row["dist"]] == list(value.shape)
+        others = [r for r in program.relations if (r["rank"], r["dist"]) == (rank, row["dist"])]
+        if row["rank"] != rank or not alike or len(others) != 1 or "dist_box" not in row:
+            continue
+        ends = [hi for _, hi in row["dist_box"]]
+        at_end = [hi for _, hi in row["seq_box"]] == shapes[row["seq"]]
+        inside = value[tuple(map(slice, ends))]
+        behind = value.copy()
+        behind[tuple(map(slice, ends))] = 0
+        if at_end and not behind.any():
+            return inside
+    return value
 
 
 def added_up(held: Mapping[int, Array], groups: Sequence[Json]) -> list[list[Array]]:

@@ -9,7 +9,9 @@ from .build import Case, Row, check, row, table
 from .conftest import Outcomes
 
 
-def rows(name: str = "w", ends: int = 10, size: int = 6, width: int = 4, ranks: int = 2) -> list[Row]:
+def rows(
+    name: str = "w", ends: int = 10, size: int = 6, width: int = 4, ranks: int = 2
+) -> list[Row]:
     """A weight of so many rows, `size` on each rank; those behind the end are padding."""
     found = []
     for rank in range(ranks):
@@ -79,10 +81,16 @@ CLASSES = (
     HEAD.miss("masked one class earlier", "ge.Scalar(at, 10)", "ge.Scalar(at, 9)"),
     HEAD.miss("the other classes are masked", "ge.Scalar(at, 10)", "lt.Scalar(at, 10)"),
     HEAD.miss("positions of the rank", "arange.start(6 * rank, 6 * rank + 6)", "arange(6)"),
-    HEAD.miss("positions of the rank before", "arange.start(6 * rank, 6 * rank + 6", "arange.start(6 - 6 * rank, 12 - 6 * rank"),
+    HEAD.miss(
+        "positions of the rank before",
+        "arange.start(6 * rank, 6 * rank + 6",
+        "arange.start(6 - 6 * rank, 12 - 6 * rank",
+    ),
     HEAD.miss("filled with a number", "pad, -inf", "pad, -100.0"),
     HEAD.miss("filled with 0", "pad, -inf", "pad, 0"),
-    HEAD.miss("1 is added behind the exponential", "dw = mm", "z = add.Tensor(z, 1.0)\n    dw = mm"),
+    HEAD.miss(
+        "1 is added behind the exponential", "dw = mm", "z = add.Tensor(z, 1.0)\n    dw = mm"
+    ),
     HEAD.miss("half of it", "return dw", "return mul.Tensor(dw, 0.5)"),
     HEAD.miss("rolled by a row", "return dw", "return roll(dw, [1], [0])"),
     HEAD.miss("the rows backwards", "return dw", "return flip(dw, [0])"),
@@ -98,11 +106,23 @@ CLASSES = (
     HEAD.but("cleared, not masked", dist=ZERO.dist.replace(MASKED, "exp(mm(x, t(w)))"), maps=None),
     swapped(HEAD, "times a number", ("return dw", "return mul.Tensor(dw, 0.125)")),
     swapped(HEAD, "times what may be infinite", ("(t(z), x)", "(t(z), log(x))"), maps=()),
-    swapped(HEAD, "times what may be no number", ("(t(z), x)", "(t(z), div.Tensor(x, x))"), maps=()),
-    swapped(HEAD, "times a scalar that may be infinite", ("x: f32[5, 4]", "g: f32[()]; x: f32[5, 4]"), ("return dw", "return mul.Tensor(dw, reciprocal(g))"), maps=()),
-    swapped(HEAD, "times a scalar", ("x: f32[5, 4]", "g: f32[()]; x: f32[5, 4]"), ("return dw", "return mul.Tensor(dw, g)")),
+    swapped(
+        HEAD, "times what may be no number", ("(t(z), x)", "(t(z), div.Tensor(x, x))"), maps=()
+    ),
+    swapped(
+        HEAD,
+        "times a scalar that may be infinite",
+        ("x: f32[5, 4]", "g: f32[()]; x: f32[5, 4]"),
+        ("return dw", "return mul.Tensor(dw, reciprocal(g))"),
+        maps=(),
+    ),
+    swapped(
+        HEAD,
+        "times a scalar",
+        ("x: f32[5, 4]", "g: f32[()]; x: f32[5, 4]"),
+        ("return dw", "return mul.Tensor(dw, g)"),
+    ),
 )
-
 
 
 # ---- other dimensions than the first of two
@@ -135,12 +155,16 @@ FLAT = swapped(TURNED, "returned as the weight lies", ("return dw", "return t(dw
 BACK = swapped(HEAD, "computed the other way round", ("mm(t(z), x)", "t(mm(t(x), z))"))
 DIMENSIONS = (
     TURNED,
-    TURNED.miss("they are not masked", "exp(masked_fill.Scalar(mm(x, w), pad, -inf))", "exp(mm(x, w))"),
+    TURNED.miss(
+        "they are not masked", "exp(masked_fill.Scalar(mm(x, w), pad, -inf))", "exp(mm(x, w))"
+    ),
     FLAT,
     BACK,
     BACK.miss("they are not masked", MASKED, "exp(mm(x, t(w)))"),
     BIAS,
-    BIAS.miss("they are not masked", "masked_fill.Scalar(add.Tensor(x, b), pad, -inf)", "add.Tensor(x, b)"),
+    BIAS.miss(
+        "they are not masked", "masked_fill.Scalar(add.Tensor(x, b), pad, -inf)", "add.Tensor(x, b)"
+    ),
     ONE_ROW,
     ONE_ROW.miss("masked one class later", "ge.Scalar(at, 7)", "ge.Scalar(at, 8)"),
 )
@@ -167,9 +191,20 @@ TABLE = padded(
 CHOSEN = (
     TABLE,
     TABLE.miss("the gradient is not masked", "(mine, local", "(dy, local", maps=("y",)),
-    TABLE.miss("ids go to a row of the padding", "mask, 0)\n    kept", "mask, 4)\n    kept", maps=("y",)),
-    TABLE.but("ids go to the last row", dist=TABLE.dist.replace("mask, 0)\n    kept", "mask, 3)\n    kept"), maps=None),
-    TABLE.miss("the gradient is added behind it", "return y, dw", "return y, add.Tensor(dw, 1.0)", maps=("y",)),
+    TABLE.miss(
+        "ids go to a row of the padding", "mask, 0)\n    kept", "mask, 4)\n    kept", maps=("y",)
+    ),
+    TABLE.but(
+        "ids go to the last row",
+        dist=TABLE.dist.replace("mask, 0)\n    kept", "mask, 3)\n    kept"),
+        maps=None,
+    ),
+    TABLE.miss(
+        "the gradient is added behind it",
+        "return y, dw",
+        "return y, add.Tensor(dw, 1.0)",
+        maps=("y",),
+    ),
     TABLE.miss("one more table row", "w: f32[10", "w: f32[11", side="seq"),
     TABLE.but(f"{BOXES} that it ends before the end", relate={"w": [ROWS[0], EARLY]}),
     TABLE.but(f"{BOXES} that padding is in front", relate={"w": [ROWS[0], FRONT]}),
@@ -192,7 +227,9 @@ SLICED = padded(
 )
 UNUSED = (
     SLICED,
-    SLICED.miss("those before them", "[5, 6], 1, 0, 6 - 2 * rank, 1)", "[5, 6], 1, 2 * rank, 6, 1)"),
+    SLICED.miss(
+        "those before them", "[5, 6], 1, 0, 6 - 2 * rank, 1)", "[5, 6], 1, 2 * rank, 6, 1)"
+    ),
 )
 
 
