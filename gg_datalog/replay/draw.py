@@ -22,8 +22,9 @@ def draw(
     fitted: Shrunk, case: Documents, seed: int, magnitude: float, positive: bool = False
 ) -> tuple[Given, dict[int, Given]]:
     """Inputs of the sequential graph, and per rank what is cut from them; what the relations leave
-    open is NaN, but for padding. Integer inputs go through every row of the table that they look up, or at least
-    through those that some program treats differently; others lie around 0, or above it."""
+    open is NaN, but for padding. Integer inputs go through every row of the table that they look
+    up, or at least through those that some program treats differently; others lie around 0, or
+    above it."""
     generator = torch.Generator().manual_seed(seed)
     named = {row["seq"] for row in case.relations}
     seq = {
