@@ -14,6 +14,7 @@ import numpy as np
 from gg_datalog.foundation.errors import InputError
 
 from .batches import STEP, merged, separated
+from .drawing import ends_early
 from .interpreter import Execution, degenerate, execute
 from .lowered import Extracted, case_of, extract
 from .program import Json, Program
@@ -109,18 +110,15 @@ def without_padding(program: Program, rank: int, seq: Array, value: Array) -> Ar
     relations leave out the last positions of some dimension, has them left out."""
     shapes = {n["name"]: n.get("shape") for n in program.seq["nodes"]}
     mine = {n["name"]: n.get("shape") for n in program.dist[rank]["nodes"]}
-    for row in program.relations:
+    for row in (r for r in program.relations if r["rank"] == rank):
         alike = shapes[row["seq"]] == list(seq.shape) and mine[row["dist"]] == list(value.shape)
-        others = [r for r in program.relations if (r["rank"], r["dist"]) == (rank, row["dist"])]
-        if row["rank"] != rank or not alike or len(others) != 1 or "dist_box" not in row:
+        if not alike or not ends_early(program, row):
             continue
-        ends = [hi for _, hi in row["dist_box"]]
-        at_end = [hi for _, hi in row["seq_box"]] == shapes[row["seq"]]
-        inside = value[tuple(map(slice, ends))]
+        inside = tuple(slice(hi) for _, hi in row["dist_box"])
         behind = value.copy()
-        behind[tuple(map(slice, ends))] = 0
-        if at_end and not behind.any():
-            return inside
+        behind[inside] = 0
+        if not behind.any():
+            return value[inside]
     return value
 
 

@@ -62,6 +62,12 @@ HEAD = padded(
     return dw
     """,
 )
+INPUT = HEAD.but(
+    "and the gradient of the input",
+    seq=HEAD.seq.replace("return dw", "return dw, mm(z, w)"),
+    dist=HEAD.dist.replace("return dw", "return dw, all_reduce(mm(z, w), 'sum', 'g')"),
+    maps=None,
+)
 MASKED = "exp(masked_fill.Scalar(mm(x, t(w)), pad, -inf))"
 BOXES = "the relations say"
 SPOKEN = row(1, "w", seq_box=[[4, 10], [0, 4]])
@@ -102,6 +108,11 @@ CLASSES = (
     HEAD.but(f"{BOXES} nothing of the last row", relate={"w": [ROWS[0], LESS]}),
     HEAD.but(f"{BOXES} nothing of an inner row", relate={"w": [INNER, LAST]}),
     HEAD.but("a weight of one row more", seq=HEAD.seq.replace("w: f32[10", "w: f32[11")),
+    INPUT,
+    INPUT.miss("they are not masked", MASKED, "exp(mm(x, t(w)))"),
+    INPUT.miss(
+        "without the all-reduce", "all_reduce(mm(z, w), 'sum', 'g')", "mm(z, w)", maps=("dw",)
+    ),
     ZERO,
     HEAD.but("cleared, not masked", dist=ZERO.dist.replace(MASKED, "exp(mm(x, t(w)))"), maps=None),
     swapped(HEAD, "times a number", ("return dw", "return mul.Tensor(dw, 0.125)")),
@@ -192,7 +203,10 @@ CHOSEN = (
     TABLE,
     TABLE.miss("the gradient is not masked", "(mine, local", "(dy, local", maps=("y",)),
     TABLE.miss(
-        "ids go to a row of the padding", "mask, 0)\n    kept", "mask, 4)\n    kept", maps=("y",)
+        "(right, but not shown) ids go to a row of the padding",
+        "mask, 0)\n    kept",
+        "mask, 4)\n    kept",
+        maps=("y",),
     ),
     TABLE.but(
         "ids go to the last row",
