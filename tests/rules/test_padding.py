@@ -5,8 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from gg_datalog.foundation.errors import GGError
+from gg_datalog.proofs.certifying import _shares
+from gg_datalog.proofs.checker import Checker
+from gg_datalog.proofs.derivations import Derivations
+from gg_datalog.result.records import relation
+
 from .build import Case, Row, check, row, table
 from .conftest import Outcomes
+from .test_proofs import rows as facts_of
 
 
 def rows(
@@ -250,3 +257,16 @@ UNUSED = (
 @table(*CLASSES, *DIMENSIONS, *CHOSEN, *UNUSED)
 def test_padding(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
+
+
+@table(*CLASSES, *DIMENSIONS, *CHOSEN, *UNUSED)
+def test_the_checker_accounts_for_the_same(case: Case, outcomes: Outcomes) -> None:
+    """It accepts what is mapped, and nothing else, of what was derived."""
+    out, facts = outcomes(case), Checker(facts_of(case))
+    known = Derivations(facts, [relation(row) for row in out.holds])
+    for wants, name in enumerate(out.outputs):
+        try:
+            proved = bool(_shares(known, wants))
+        except GGError:
+            proved = False
+        assert proved == (name in out.mapped), name
