@@ -6,7 +6,7 @@ that its first row is row 9 of the sequential weight, and nothing of the two row
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -68,13 +68,15 @@ def paddings(rows: Sequence[Row], case: Case) -> Iterator[Padding]:
     pieces = defaultdict[tuple[int, str, str], list[Row]](list)
     for row in rows:
         pieces[row.rank, row.dist, row.seq].append(row)
+    held = Counter((rank, dist) for rank, dist, _ in pieces)
     for (rank, dist, seq), mine in pieces.items():
+        if held[rank, dist] > 1:
+            continue
         shape, whole = _sizes(case.dist[rank], dist), _sizes(case.seq, seq)
-        others = [key for key in pieces if key[:2] == (rank, dist) and key[2] != seq]
         for dim, extent in enumerate(shape if whole else ()):
             ends = {(row.dist_box[dim][1], row.seq_box[row.order[dim]][1]) for row in mine}
             first, last = max(ends)
-            if not others and first < extent and last == whole[mine[0].order[dim]]:
+            if first < extent and last == whole[mine[0].order[dim]]:
                 yield Padding(rank, shape, whole, dim, first)
 
 
