@@ -200,7 +200,7 @@ WIDE, BELOW = "wide", "below"
 def ends_early(program: Program, row: Json) -> bool:
     """Has a rank's input padding behind the end of the sequential one? It is finite."""
     whole, mine = (
-        next(n.get("shape") for n in graph["nodes"] if n["name"] == row[side])
+        next((n.get("shape") for n in graph["nodes"] if n["name"] == row[side]), None)
         for side, graph in (("seq", program.seq), ("dist", program.dist[row["rank"]]))
     )
     same = [r for r in program.relations if all(r[k] == row[k] for k in ("rank", "dist"))]
