@@ -132,7 +132,8 @@ def _filled(notes: Notes, record: Operator) -> Blank | None:
         return None
     before = operand_blank(notes, record, 0)
     same = before is not None and before.value == value
-    halves = (half, *(before.halves if before is not None and same else ()))
+    more = before.halves if before is not None and same else ()
+    halves = tuple(dict.fromkeys((half, *more)))
     if value == 0:
         return Blank(value, halves, _above_0(notes, of))
     exact = before.exact if before is not None and same else _finite(notes, [of])

@@ -25,6 +25,7 @@ from gg_datalog.extract.graph import (
     samples_of,
 )
 from gg_datalog.extract.lower_math import FINITE
+from gg_datalog.extract.padding import paddings, write_padding
 from gg_datalog.extract.placing import write_placing, write_state
 from gg_datalog.extract.relations import Row, cut_in_two_ways, input_rows
 from gg_datalog.extract.schema import RELATIONS, Relation
@@ -107,6 +108,7 @@ def lowered(
             side.told = _integers_about(graphs.values(), others)
             side.samples = tuple({s for g in (*graphs.values(), *others) for s in samples_of(g)})
         if name == "dist":
+            side.padding = any(True for _ in paddings(rows, case))
             _ids_between(rows, worlds)
         prepare(worlds[name])
         worlds[name].run(lambda rank: say(f"rank {rank} lowered"))
@@ -225,11 +227,12 @@ def _emit(
             roots["dist"].append(view.base)
     sides = [(worlds[n].contexts[min(worlds[n].contexts)].side, roots[n]) for n in ("seq", "dist")]
     live = write_sides(out, sides, table.commutative)
-    if out.rows.get("label_fades"):
-        notes.assume(*FINITE)
     _inputs(out, rows, seq, dist, live)
     write_placing(out, views, shares, rows, case)
     write_state(out, views, shares, case, seq, dist)
+    write_padding(out, sides[1][0].notes, views, shares, rows, case)
+    if out.rows.get("label_fades") or out.rows.get("zero_from"):
+        notes.assume(*FINITE)
     _report(out, worlds, notes)
     return out
 

@@ -110,18 +110,25 @@ def ids_between(side: Side, base: Base) -> tuple[int, int] | None:
         return None
     if side.is_one(View(base, ())):
         return 1, 1
-    known = side.notes.ids.get(base)
-    for gives, rows in side.integers.sums if known is None else ():
+    known, found = side.notes.ids.get(base), _computed(side, base)
+    if known is None or found is None:
+        return known or found
+    return max(known[0], found[0]), min(known[1], found[1])
+
+
+def _computed(side: Side, base: Base) -> tuple[int, int] | None:
+    """The same, by what it is computed from."""
+    for gives, rows in side.integers.sums:
         if gives is base:
             ends = [ids_between(side, of) for of, _ in rows]
             spans = [(e, n) for e, (_, n) in zip(ends, rows, strict=True) if e is not None]
             if len(spans) == len(rows):
                 low = sum(min(a * n, b * n) for (a, b), n in spans)
                 return low, sum(max(a * n, b * n) for (a, b), n in spans)
-    for gives, of, _, value in side.integers.fills if known is None else ():
+    for gives, of, _, value in side.integers.fills:
         if gives is base and (inner := ids_between(side, of)) is not None:
             return min(value, inner[0]), max(value, inner[1])
-    return known
+    return None
 
 
 def _distributed(ctx: Context, made: View, of: Looked) -> None:

@@ -112,6 +112,7 @@ RULE_RELATIONS = tuple(
             "layout_allowed(#wants)",
             "state_of(#wants, #rank, seq, dist, seq_shaped, dist_shaped)",
             "state_reshaped(#wants, #rank)",
+            "zero_from(#wants, #rank, #dim, #first)",
         ),
     )
 )

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import groupby
+from itertools import accumulate, groupby
 from math import prod
 from typing import Any
 
 from gg_datalog.extract import pieces
-from gg_datalog.extract.blanks import learn
+from gg_datalog.extract.blanks import Blank, learn
 from gg_datalog.extract.dtypes import ring
+from gg_datalog.extract.halves import Half
 from gg_datalog.extract.labels import Letters, Naming, Space, space
 from gg_datalog.extract.notes import Cut, Notes
 from gg_datalog.extract.piecewise import sliced
@@ -65,6 +66,7 @@ class Side:
     fills: bool = False  # does some program fill in numbers under a mask?
     bounds: bool = False  # does the sequential program keep numbers above others?
     mesh: bool = False  # are tensors cut in more than one way?
+    padding: bool = False  # do inputs end behind the sequential ones that they hold?
     # member by member: the widths of what products are put together from, and of those of the other
     # side (None: not known yet, or there are none)
     widths: set[tuple[int, ...]] = field(default_factory=set)
@@ -488,7 +490,33 @@ class Side:
         if made is None:
             return None
         self._note_pieces(made[0].base, made[0].dims, dim, spans or _as_spans(views, dim), local)
+        if self.padding and local:
+            self._among_zeros(made[0], views, dim)
         return made[0]
+
+    def _among_zeros(self, made: View, views: Sequence[View], dim: int) -> None:
+        """Notes views between zeros as members of a concatenation, and from where on it is 0."""
+        kept = [k for k, digits in enumerate(made.dims) if digits]
+        ends = list(accumulate(v.shape[dim] for v in views))
+        inside = [(v, end) for v, end in zip(views, ends, strict=True) if not self.is_zero(v)]
+        plain = not any(d.dim < 0 for v, _ in inside for one in v.dims for d in one)
+        lies = tuple(made.dims[k] for k in kept) == identity(made.base).dims and dim in kept
+        if not (plain and lies and inside) or made.base in self._formed:
+            return
+        self._formed.add(made.base)
+        rows = [
+            (View(v.base, tuple(v.dims[k] for k in kept), v.scale), end - v.shape[dim])
+            for v, end in inside
+        ]
+        name, given = f"{made.base.name}?members", made.base.made
+        assert isinstance(given, Operator)
+        record = Concat(name, rows, kept.index(dim), made.base, True, other=True)
+        record.target, record.node, record.rank = given.target, given.node, given.rank
+        made.base.needs += [v.base for v, _ in inside]
+        self.concats.append(record)
+        behind = Half(-1, kept.index(dim), inside[-1][1])
+        if inside[-1][1] < ends[-1]:
+            self.notes.blanks.setdefault(made.base, Blank(0, (behind,), False))
 
     def _between_zeros(self, views: Sequence[View], dim: int, local: bool) -> list[View]:
         """Views with those in one where they follow each other without zeros between them."""

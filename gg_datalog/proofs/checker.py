@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, partial
 from itertools import groupby, pairwise
@@ -690,9 +690,20 @@ class Checker:
         need(terms, f"nothing says what {tensor} is for an id of {of}")
         return [sum(values) for values in zip(*terms, strict=True)]
 
-    def covered(self, side: str, tensor: str, blocks: Sequence[Block]) -> bool:
-        """Do the sequential sides of the blocks cover a tensor?"""
-        return covered([label.extent for label in self.own(side, tensor).shape.labels], blocks)
+    def extents(self, side: str, tensor: str) -> list[int]:
+        """The dimensions of a base tensor."""
+        return [label.extent for label in self.own(side, tensor).shape.labels]
+
+    def accounted(self, wants: int, rank: int, found: Sequence[Statement]) -> bool:
+        """Are statements about all that a rank returns for an output, but for what is 0 behind?"""
+        extents, blocks = self.extents("dist", found[0].dist), [x.block.turned() for x in found]
+        return covered(extents, [*blocks, *self.padding(wants, rank, extents)])
+
+    def padding(self, wants: int, rank: int, extents: Sequence[int]) -> Iterator[Block]:
+        """What is 0 where a weight was padded, of which a gradient comes back."""
+        for dim, first in self.all("zero_from", wants, rank):
+            at = {k: first if k == dim else 0 for k in range(len(extents))}
+            yield normal(at, {}, [Run(k, 1, n - at[k], k, 1) for k, n in enumerate(extents)])
 
     def output_mapped(self, wants: int, shares: Mapping[str, Sequence[Statement]]) -> None:
         """Every rank's share is accounted for, and the shares make up the output."""
@@ -704,12 +715,13 @@ class Checker:
             for x in found:
                 fits = (x.dist, x.seq, self.effect(times, x.times, scale)) == (d, t, ONE)
                 need(fits, "another tensor comes back, or a multiple")
-            need(self.covered("dist", d, [x.block.turned() for x in found]), "more is returned")
+            need(self.accounted(wants, int(rank), found), "more is returned")
         every = [x for found in shares.values() for x in found]
         if any(x.parts for x in every):
             need(self.all("may_be_partial", wants), "a part of the output comes back")
             need(len(every) == len(shares) and add_up(every), "the parts do not add up")
-        need(self.covered("seq", t, [x.block for x in every]), "a share is left out")
+        whole = covered(self.extents("seq", t), [x.block for x in every])
+        need(whole, "a share is left out")
         why = misplaced(self, wants, shares)
         need(not why, why)
 

@@ -96,10 +96,10 @@ def _all_ways(
             continue
         if in_order(view.runs) or not placed:
             for way in (-1, *numbers):
-                by[lies(view, n, cuts, way)].append(x.block.turned())
-    for lie, blocks in by.items():
+                by[lies(view, n, cuts, way)].append(x)
+    for lie, alike in by.items():
         fits = len(lie) == n and not (placed and cyclic(lie, periods))
-        if fits and checker.covered("dist", found[0].dist, blocks):
+        if fits and checker.accounted(*of, alike):
             yield lie
 
 

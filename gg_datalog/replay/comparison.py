@@ -47,6 +47,14 @@ def _shown(view: Any, value: Any) -> Shown | None:
     return Shown(base, shown, torch.zeros_like(shown))
 
 
+class Zeros(NamedTuple):
+    """The base of what a rank returns is 0 from position ``first`` of dimension ``dim`` on."""
+
+    rank: int
+    dim: int
+    first: int
+
+
 @dataclass(repr=False)
 class _Parts:
     """The parts of one sum (or maximum) that the ranks hold of the same elements."""
@@ -74,10 +82,15 @@ class _Parts:
 
 
 def related(
-    seq: Evaluator, dist: Evaluator, wanted: Json, rows: Sequence[Returned]
+    seq: Evaluator,
+    dist: Evaluator,
+    wanted: Json,
+    rows: Sequence[Returned],
+    zeros: Sequence[Zeros] = (),
 ) -> Numbers | None:
     """An output by the derived relations of what the ranks return for it, parts added up; None
-    where these do not account for every element of it, and of what each rank returns."""
+    where these, and ``zeros``, do not account for every element of it, and of what each rank
+    returns."""
     whole = _shown(seq.contexts[0].values.get(wanted["seq"]), seq.nodes[0].get(wanted["seq"]))
     if whole is None or not rows:
         return None
@@ -89,6 +102,11 @@ def related(
             return None
         pieces[int(rank)] = found
     worst = START
+    for rank, dim, first in zeros:
+        piece, behind = pieces[rank], (slice(None),) * dim + (slice(first, None),)
+        nothing = torch.zeros_like(piece.base[behind])
+        worst = worst.beside(difference(piece.base[behind], nothing))
+        piece.covered[behind] = True
     parts: dict[Any, _Parts] = {}
     for row in rows:
         piece = pieces[row.rank]
@@ -272,5 +290,5 @@ def closest(numbers: Sequence[Numbers]) -> Numbers:
     )
 
 
-__all__ = ["TOGETHER", "Layout", "Meant", "NotEvaluated", "Numbers", "by_shape", "closest",
+__all__ = ["TOGETHER", "Layout", "Meant", "NotEvaluated", "Numbers", "Zeros", "by_shape", "closest",
            "most_likely", "related"]  # fmt: skip

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,7 @@ def load(files: CaseFiles) -> Documents:
             "dist": {str(r): n for r in ranks if (n := o.dist.get(r, o.dist.get(-1))) is not None},
             "partial": o.partial,
         }
+        | ({"kind": o.kind} if o.kind == "gradient" else {})
         for o in case.outputs
     ]
     relations = [_row(r) for r in input_rows(case)]
@@ -121,6 +124,23 @@ def layouts(case: Documents, ranks: list[int]) -> list[tuple[int, tuple[tuple[in
             if any(list(at) != sorted(at) or _gaps(at) for at in held):
                 found[extent, held] = None
     return list(found)
+
+
+def padding(
+    shape: Sequence[int], whole: Sequence[int], rows: Sequence[Json]
+) -> tuple[int, int] | None:
+    """(dimension, position) from where on an input of a rank has padding: the rows say that it is
+    the end of a sequential tensor before. None where they leave out something else, or nothing."""
+    rows = [row for row in rows if "permute" not in row]
+    boxes = {tuple(map(tuple, row["dist_box"])) for row in rows}
+    names = {row["seq"] for row in rows}
+    for dim, extent in enumerate(shape if len(names) == 1 and len(shape) == len(whole) else ()):
+        first, last = max((row["dist_box"][dim][1], row["seq_box"][dim][1]) for row in rows)
+        held = sum(prod(hi - lo for lo, hi in box) for box in boxes)
+        inside = prod(first if k == dim else e for k, e in enumerate(shape))
+        if first < extent and last == whole[dim] and held == inside:
+            return dim, first
+    return None
 
 
 def _gaps(at: tuple[int, ...]) -> bool:

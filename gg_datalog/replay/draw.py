@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gg_datalog.replay.documents import Documents, Json
+from gg_datalog.replay.documents import Documents, Json, padding
 from gg_datalog.replay.dtypes import as_dtype, dtype_of, is_integer
 from gg_datalog.replay.kernels import constant, has_value
 from gg_datalog.replay.shrink import Shrunk
@@ -22,8 +22,9 @@ def draw(
     fitted: Shrunk, case: Documents, seed: int, magnitude: float, positive: bool = False
 ) -> tuple[Given, dict[int, Given]]:
     """Inputs of the sequential graph, and per rank what is cut from them; what the relations leave
-    open is NaN. Integer inputs go through every row of the table that they look up, or at least
-    through those that some program treats differently; others lie around 0, or above it."""
+    open is NaN, but for padding. Integer inputs go through every row of the table that they look
+    up, or at least through those that some program treats differently; others lie around 0, or
+    above it."""
     generator = torch.Generator().manual_seed(seed)
     named = {row["seq"] for row in case.relations}
     seq = {
@@ -40,6 +41,8 @@ def draw(
             for node in graph["nodes"]
             if _is_given(node, held)
         }
+        for name in held:
+            _pad(dist[rank][name], [row for row in mine if row["dist"] == name], seq)
         # inputs that have a value are the sequential ones where they are related: but for rounding
         known = {n["name"] for n in graph["nodes"] if has_value(n) and n["op"] == "get_attr"}
         for row in mine:
@@ -117,6 +120,14 @@ def _open(node: Json, ours: Tensor | None, generator: torch.Generator) -> Tensor
             return ~ours if dtype == torch.bool else _turned(whole, low, high).to(dtype)
         return torch.randint(0, 2, shape, generator=generator).to(dtype)
     return torch.full(shape, float("nan"), dtype=dtype)
+
+
+def _pad(x: Tensor, rows: list[Json], seq: Given) -> None:
+    """Padding is 0, as programs have it. (It may be any number: those that agree prove nothing.)"""
+    found = padding(x.shape, seq[rows[0]["seq"]].shape, rows)
+    if found is not None and (x.is_floating_point() or x.is_complex()):
+        dim, first = found
+        x.narrow(dim, first, x.shape[dim] - first).zero_()
 
 
 def _turned(x: Tensor, low: int, high: int) -> Tensor:

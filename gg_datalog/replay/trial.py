@@ -17,9 +17,9 @@ from gg_datalog.extract.flatten import uses
 from gg_datalog.extract.table import Table
 from gg_datalog.extract.view import Base, View
 from gg_datalog.replay.collectives import Mismatch
-from gg_datalog.replay.comparison import Layout, by_shape, most_likely, related
+from gg_datalog.replay.comparison import Layout, Zeros, by_shape, most_likely, related
 from gg_datalog.replay.derived import OPEN, Checker, Numbers, difference
-from gg_datalog.replay.documents import Documents, layouts, nodes_of
+from gg_datalog.replay.documents import Documents, layouts, nodes_of, padding
 from gg_datalog.replay.draw import draw, with_small_fills
 from gg_datalog.replay.evaluate import Evaluator, NotEvaluated
 from gg_datalog.replay.execute import run_ranks
@@ -212,23 +212,58 @@ class Draw:
     def _output(self, place: int, output: dict[str, Any], mapped: bool) -> Numbers:
         rows = [r for r in self.judged.returned if r.wants == place and r.times.value == 1]
         if mapped:
-            numbers = related(self.sides["seq"], self.sides["dist"], output, rows)
+            zeros = [
+                Zeros(row["rank"], row["dim"], row["first"])
+                for row in self.judged.built.tables["zero_from"].to_pylist()
+                if row["wants"] == place
+            ]
+            numbers = related(self.sides["seq"], self.sides["dist"], output, rows, zeros)
             if numbers is not None:
                 return numbers
         whole, pieces = self._returned(output)
         if whole is None or pieces is None:
             return OPEN
-        return by_shape(whole, pieces, bool(output.get("partial")), self._layouts(output))
+        found = by_shape(whole, pieces, bool(output.get("partial")), self._layouts(output))
+        for behind in self._behind(output, whole):
+            found = found.beside(difference(behind, torch.zeros_like(behind)))
+        return found
 
     def _returned(self, output: dict[str, Any]) -> tuple[Tensor | None, list[Tensor] | None]:
         """An output, and what the ranks return for it; None of what is no tensor."""
         whole = self.values["seq"][0].get(output["seq"])
         pieces = [self.values["dist"][int(r)].get(n) for r, n in output["dist"].items()]
         tensors = [p for p in pieces if isinstance(p, torch.Tensor)]
-        return (
-            whole if isinstance(whole, torch.Tensor) else None,
-            tensors if len(tensors) == len(pieces) else None,
-        )
+        if not isinstance(whole, torch.Tensor) or len(tensors) < len(pieces):
+            return (whole if isinstance(whole, torch.Tensor) else None), None
+        ranks = map(int, output["dist"])
+        ends = (self._end(output, whole, r, p) for r, p in zip(ranks, tensors, strict=True))
+        return whole, [
+            p if end is None else p.narrow(end[0], 0, end[1])
+            for p, end in zip(tensors, ends, strict=True)
+        ]
+
+    def _behind(self, output: dict[str, Any], whole: Tensor) -> Iterator[Tensor]:
+        """What of a gradient lies in the padding of its weight."""
+        for rank, name in output["dist"].items():
+            piece = self.values["dist"][int(rank)][name]
+            if (end := self._end(output, whole, int(rank), piece)) is not None:
+                dim, first = end
+                yield piece.narrow(dim, first, piece.shape[dim] - first)
+
+    def _end(
+        self, output: dict[str, Any], whole: Tensor, rank: int, piece: Tensor
+    ) -> tuple[int, int] | None:
+        """Where padding begins in an input of the rank that has the shape of a gradient."""
+        if output.get("kind") != "gradient":
+            return None
+        ours, theirs = nodes_of(self.case.seq), nodes_of(self.case.dist[rank])
+        rows = [row for row in self.case.relations if row["rank"] == rank]
+        for name in dict.fromkeys(row["dist"] for row in rows):
+            mine = [row for row in rows if row["dist"] == name]
+            alike = ours[mine[0]["seq"]].get("shape") == [*whole.shape]
+            if alike and theirs[name].get("shape") == [*piece.shape]:
+                return padding(piece.shape, whole.shape, mine)
+        return None
 
     def _layouts(self, output: dict[str, Any]) -> list[Layout]:
         """In which orders inputs are cut, for the ranks that return an output."""

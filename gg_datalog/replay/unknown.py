@@ -18,7 +18,7 @@ from gg_datalog.extract.signature import signature
 from gg_datalog.extract.table import Table
 from gg_datalog.replay.calls import named
 from gg_datalog.replay.collectives import collective
-from gg_datalog.replay.documents import Documents, Json, nodes_of
+from gg_datalog.replay.documents import Documents, Json, nodes_of, padding
 from gg_datalog.replay.kernels import has_value, is_own
 from gg_datalog.replay.lookups import references
 
@@ -46,6 +46,7 @@ def unknown(case: Documents, output: Json, guessed: set[str]) -> list[str]:
         for name in _behind(case.seq, [output["seq"]])
         if _lost(nodes_of(case.seq)[name], [r for r in case.relations if r["seq"] == name])
     }
+    shapes = {name: node.get("shape") for name, node in nodes_of(case.seq).items()}
     for rank, graph in case.dist.items():
         nodes = nodes_of(graph)
         rows = [row for row in case.relations if row["rank"] == rank]
@@ -53,7 +54,8 @@ def unknown(case: Documents, output: Json, guessed: set[str]) -> list[str]:
         start += [n["name"] for n in graph["nodes"] if _talks(n)]  # what others may get of it
         for name in _behind(graph, start):
             mine = [row for row in rows if row["dist"] == name]
-            if _left_open(nodes[name], mine) or _arbitrary(nodes[name], guessed):
+            whole = shapes.get(mine[0]["seq"]) if mine else None
+            if _left_open(nodes[name], mine, whole) or _arbitrary(nodes[name], guessed):
                 found.add(f"r{rank}.{name}")
     return sorted(found)
 
@@ -108,14 +110,17 @@ def _lost(node: Json, rows: Sequence[Json]) -> bool:
     return node["op"] == "get_attr" and not has_value(node) and not rows
 
 
-def _left_open(node: Json, rows: Sequence[Json]) -> bool:
-    """Is it an input of a rank of which the relations leave something open?"""
+def _left_open(node: Json, rows: Sequence[Json], whole: Sequence[int] | None) -> bool:
+    """Is it an input of a rank of which the relations leave something open, but for padding behind
+    the end of a sequential one of that shape?"""
     shape = node.get("shape")
     if has_value(node) or shape is None or any(isinstance(e, str) for e in shape):
         return False
     boxes = {tuple(map(tuple, row["dist_box"])) for row in rows}
     covered = sum(prod(hi - lo for lo, hi in box) for box in boxes)
-    return bool(covered < prod(shape))
+    padded = whole is not None and padding(shape, whole, rows) is not None
+    whole_numbers = str(node.get("dtype", "")).startswith(("int", "uint", "bool"))
+    return bool(covered < prod(shape)) and (whole_numbers or not padded)
 
 
 def _arbitrary(node: Json, guessed: set[str]) -> bool:

@@ -142,6 +142,10 @@ def draw_inputs(
             for node in graph["nodes"]
             if node["op"] == "placeholder" or node["name"] in held
         }
+        for row in (row for row in rows if ends_early(program, row)):
+            given = dist[rank][row["dist"]]
+            if given.dtype.kind == "f":
+                given[...] = rng.normal(0, 0.7, given.shape)
         for row in rows:
             into, of = _box(row.get("dist_box")), _box(row.get("seq_box"))
             piece = seq[row["seq"]][of]
@@ -191,6 +195,19 @@ def _draw(node: Json, bounds: Mapping[str, int], rng: np.random.Generator) -> Ar
 
 # Inputs whose names begin so hold integers of the whole width, and below a number that follows.
 WIDE, BELOW = "wide", "below"
+
+
+def ends_early(program: Program, row: Json) -> bool:
+    """Has a rank's input padding behind the end of the sequential one? It is finite."""
+    whole, mine = (
+        next((n.get("shape") for n in graph["nodes"] if n["name"] == row[side]), None)
+        for side, graph in (("seq", program.seq), ("dist", program.dist[row["rank"]]))
+    )
+    same = [r for r in program.relations if all(r[k] == row[k] for k in ("rank", "dist"))]
+    if len(same) > 1 or None in (row.get("seq_box"), row.get("dist_box"), whole, mine):
+        return False
+    ends = [[hi for _, hi in row[box]] for box in ("seq_box", "dist_box")]
+    return ends[0] == whole and ends[1] != mine and not any(lo for lo, _ in row["dist_box"])
 
 
 def _unknown(node: Json, rng: np.random.Generator) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from gg_datalog.foundation.errors import InputError
 
 from .batches import STEP, merged, separated
+from .drawing import ends_early
 from .interpreter import Execution, degenerate, execute
 from .lowered import Extracted, case_of, extract
 from .program import Json, Program
@@ -94,13 +95,31 @@ def outputs_right(program: Program, execution: Execution) -> bool:
         seq = np.asarray(execution.seq[row["seq"]])
         named = row["dist"]
         ranks = {r: named if isinstance(named, str) else named.get(str(r)) for r in program.dist}
-        held = {r: execution.dist[r][n] for r, n in ranks.items() if n is not None}
+        values = {r: execution.dist[r][n] for r, n in ranks.items() if n is not None}
+        held = {r: without_padding(program, r, seq, value) for r, value in values.items()}
         pieces = [list(held.values())]
         if row.get("partial"):
             pieces += added_up(held, program.groups["dist"])
         if not any(rebuilt(seq, found) for found in pieces):
             return False
     return True
+
+
+def without_padding(program: Program, rank: int, seq: Array, value: Array) -> Array:
+    """What a rank returns without the zeros that lie where an input of its shape, of which the
+    relations leave out the last positions of some dimension, has them left out."""
+    shapes = {n["name"]: n.get("shape") for n in program.seq["nodes"]}
+    mine = {n["name"]: n.get("shape") for n in program.dist[rank]["nodes"]}
+    for row in (r for r in program.relations if r["rank"] == rank):
+        alike = shapes[row["seq"]] == list(seq.shape) and mine[row["dist"]] == list(value.shape)
+        if not alike or not ends_early(program, row):
+            continue
+        inside = tuple(slice(hi) for _, hi in row["dist_box"])
+        behind = value.copy()
+        behind[inside] = 0
+        if not behind.any():
+            return value[inside]
+    return value
 
 
 def added_up(held: Mapping[int, Array], groups: Sequence[Json]) -> list[list[Array]]:

@@ -296,6 +296,14 @@ class Checker:
                     mine = accounted[wants, rank]
                     at, there = positions(block, covered[wants].shape, mine.shape)
                     covered[wants][at] = mine[there] = True
+        for row in tables["zero_from"].to_pylist():
+            key = row["wants"], row["rank"]
+            base = self.bases["dist"][returned[key]["of"]]
+            behind = (slice(None),) * row["dim"] + (slice(row["first"], None),)
+            accounted[key][behind] = True
+            report.relations += 1
+            if self.sides["dist"].value(base)[behind].any():
+                report.wrong.append(f"output: it is not 0: {row}")
         if refines:
             report.wrong += [
                 f"output {k} is not covered" for k, c in covered.items() if not c.all()
