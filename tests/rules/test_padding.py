@@ -188,6 +188,31 @@ DIMENSIONS = (
 )
 
 
+# ---- state: what was given behind the end is not known
+GIVEN = {"w": ROWS, "m": rows("m")}
+MOMENT = swapped(
+    HEAD,
+    "the gradient of a step beside a moment",
+    ("x: f32[5, 4]\n", "x: f32[5, 4]; m: f32[10, 4]\n"),
+    relate=GIVEN,
+).but(
+    "which is given",
+    dist=HEAD.dist.replace("w: f32[6, 4]", "w: f32[6, 4]; m: f32[6, 4]"),
+    maps=None,
+)
+STEPS = (
+    MOMENT,
+    MOMENT.but("it comes back as the new moment", state={"dw": "m"}),
+    swapped(
+        MOMENT,
+        "the moment is not 0 behind the end",
+        ("return dw", "return add.Tensor(mul.Tensor(m, 0.5), dw)"),
+        maps=(),
+    ),
+    swapped(MOMENT, "times the moment", ("return dw", "return mul.Tensor(m, dw)")),
+)
+
+
 # ---- replicas of the shards
 SHARDS = [x | {"rank": x["rank"] + 2 * i} for i in range(2) for x in ROWS]
 TOKENS = [row(r, "x", seq_box=[[5 * (r // 2), 5 * (r // 2) + 5], [0, 4]]) for r in range(4)]
@@ -290,12 +315,12 @@ UNUSED = (
 )
 
 
-@table(*CLASSES, *DIMENSIONS, *REPLICAS, *CHOSEN, *UNUSED)
+@table(*CLASSES, *DIMENSIONS, *STEPS, *REPLICAS, *CHOSEN, *UNUSED)
 def test_padding(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
 
 
-@table(*CLASSES, *DIMENSIONS, *REPLICAS, *CHOSEN, *UNUSED)
+@table(*CLASSES, *DIMENSIONS, *STEPS, *REPLICAS, *CHOSEN, *UNUSED)
 def test_the_checker_accounts_for_the_same(case: Case, outcomes: Outcomes) -> None:
     """It accepts what is mapped, and nothing else, of what was derived."""
     out, facts = outcomes(case), Checker(facts_of(case))
