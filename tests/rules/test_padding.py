@@ -188,6 +188,67 @@ DIMENSIONS = (
 )
 
 
+# ---- state: what was given behind the end is not known
+GIVEN = {"w": ROWS, "m": rows("m")}
+MOMENT = swapped(
+    HEAD,
+    "the gradient of a step beside a moment",
+    ("x: f32[5, 4]\n", "x: f32[5, 4]; m: f32[10, 4]\n"),
+    relate=GIVEN,
+).but(
+    "which is given",
+    dist=HEAD.dist.replace("w: f32[6, 4]", "w: f32[6, 4]; m: f32[6, 4]"),
+    maps=None,
+)
+STEPS = (
+    MOMENT,
+    MOMENT.but("it comes back as the new moment", state={"dw": "m"}),
+    swapped(
+        MOMENT,
+        "the moment is not 0 behind the end",
+        ("return dw", "return add.Tensor(mul.Tensor(m, 0.5), dw)"),
+        maps=(),
+    ),
+    swapped(MOMENT, "times the moment", ("return dw", "return mul.Tensor(m, dw)")),
+)
+
+
+# ---- replicas of the shards
+SHARDS = [x | {"rank": x["rank"] + 2 * i} for i in range(2) for x in ROWS]
+TOKENS = [row(r, "x", seq_box=[[5 * (r // 2), 5 * (r // 2) + 5], [0, 4]]) for r in range(4)]
+GRID = padded(
+    "added up over replicas",
+    HEAD.seq.replace("x: f32[5, 4]", "x: f32[10, 4]"),
+    HEAD.dist.replace("6 * rank", "6 * (rank % 2)").replace(
+        "return dw", "return all_reduce(dw, 'sum', 'dp')"
+    ),
+    ranks=4,
+    relate={"w": SHARDS, "x": TOKENS},
+    groups={"dp": [[0, 2], [1, 3]], "tp": [[0, 1], [2, 3]]},
+)
+OTHER = [
+    *SHARDS[:2],
+    *(
+        row(r, "w", seq_box=x["seq_box"], dist_box=x["dist_box"])
+        for r, x in ((2, LAST), (3, ROWS[0]))
+    ),
+]
+REPLICAS = (
+    GRID,
+    GRID.miss("not added up", "return all_reduce(dw, 'sum', 'dp')", "return dw"),
+    GRID.miss("added up over the shards", "'sum', 'dp'", "'sum', 'tp'"),
+    GRID.miss(
+        "one replica is not masked", "ge.Scalar(at, 10)", "ge.Scalar(at, 10 + 2 * (rank == 3))"
+    ),
+    GRID.miss("one masks a class more", "ge.Scalar(at, 10)", "ge.Scalar(at, 10 - (rank == 3))"),
+    GRID.miss("the shards of one are exchanged", "6 * (rank % 2)", "6 * (rank in (1, 2))"),
+    GRID.but("the relations say that they are exchanged", relate={"w": OTHER, "x": TOKENS}),
+    GRID.miss(
+        "averaged", "return all_reduce(dw, 'sum', 'dp')", "return all_reduce(dw, 'avg', 'dp')"
+    ),
+)
+
+
 # ---- rows that no id chooses
 IDS = "ids: i64[5]\nw: f32[10, 4]\ndy: f32[5, 4]\ny = embedding(w, ids)\n"
 TABLE = padded(
@@ -254,12 +315,12 @@ UNUSED = (
 )
 
 
-@table(*CLASSES, *DIMENSIONS, *CHOSEN, *UNUSED)
+@table(*CLASSES, *DIMENSIONS, *STEPS, *REPLICAS, *CHOSEN, *UNUSED)
 def test_padding(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
 
 
-@table(*CLASSES, *DIMENSIONS, *CHOSEN, *UNUSED)
+@table(*CLASSES, *DIMENSIONS, *STEPS, *REPLICAS, *CHOSEN, *UNUSED)
 def test_the_checker_accounts_for_the_same(case: Case, outcomes: Outcomes) -> None:
     """It accepts what is mapped, and nothing else, of what was derived."""
     out, facts = outcomes(case), Checker(facts_of(case))
