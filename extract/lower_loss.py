@@ -137,9 +137,7 @@ def targets(ctx: Context, target: View, ignored: int) -> tuple[View, View, View]
     are not ignored, and where they are."""
     kept = ctx.elementwise(f"ne(%, {ignored})", [target])[0]
     ctx.side.notes.truths.add(kept.base)
-    gone = ctx.elementwise(f"eq(%, {ignored})", [target])[0]
-    ctx.side.notes.truths.add(gone.base)
-    ctx.side.alternative(gone, inverted(ctx, kept))
+    gone = inverted(ctx, kept)
     return masked(ctx, target, gone, scale(0)), kept, gone
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import isnan
 from typing import Any
@@ -19,6 +20,8 @@ from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.side import _as_term
 from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.view import Base, View, broadcast, compose
+
+EQUAL = re.compile(r"(eq|ne)\(%, ([^%,]+)\)")
 
 
 def operands_of(gives: Base) -> tuple[View, View] | None:
@@ -60,14 +63,15 @@ def inverted(ctx: Context, x: View) -> View:
         return stretched(ctx.side.constant(scale(int(ctx.side.is_zero(x)))), x.shape)
     if (before := _inverse_of(x)) is not None:
         return before
-    out = ctx.elementwise("logical_not", [x])[0]
+    unequal = _unequal(ctx, x)
+    out = unequal or ctx.elementwise("logical_not", [x])[0]
     ctx.side.notes.truths.add(out.base)
     half = ctx.side.notes.halves.get(x.base)
     if half is not None and x.scale == ONE and (seen := seen_as(half, x)) is not None:
         found = over_base(seen.otherwise(), out)
         if found is not None:
             ctx.side.notes.halves.setdefault(out.base, found)
-    if x.scale == ONE:
+    if x.scale == ONE and unequal is None:
         ctx.side.integers.nots.append((out.base, x.base))
     return out
 
@@ -79,6 +83,19 @@ def _inverse_of(x: View) -> View | None:
         return None
     term = _as_term(made.operands[0], made.maps[0], made.labels)
     return compose(x, tuple(term.dims[k] for k in made.gives[0][1]), term.base, term.scale)
+
+
+def _unequal(ctx: Context, x: View) -> View | None:
+    """Where something is not a number, if the mask says where it is; or the other way round."""
+    made = x.base.made
+    found = EQUAL.fullmatch(made.signature) if isinstance(made, Operator) else None
+    if found is None or not isinstance(made, Operator) or len(made.operands) != 1 or x.scale != ONE:
+        return None
+    term = _as_term(made.operands[0], made.maps[0], made.labels)
+    of = replace(term, dims=tuple(term.dims[k] for k in made.gives[0][1]))
+    other = "ne" if found[1] == "eq" else "eq"
+    out = ctx.elementwise(f"{other}(%, {found[2]})", [of])[0]
+    return compose(x, out.dims, out.base, ONE)
 
 
 @lowers("aten.where", "hlo.select")

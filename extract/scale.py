@@ -100,9 +100,10 @@ def _float32(value: float | int | Fraction) -> float | None:
 
 
 def _written(value: float | int, single: bool) -> str:
-    """A number as text: in float32 with no more digits than tell it from others."""
+    """A number as text: in float32 one that is a float32 with no more digits than tell it from
+    others, so that 0.1 and its float32 are one. (Of others all digits count.)"""
     rounded = _float32(value) if single else None
-    if rounded is None:
+    if rounded is None or rounded != value:
         return repr(value)
     texts = (f"{rounded:.{digits}g}" for digits in range(1, DIGITS + 1))
     return next(repr(float(text)) for text in texts if _float32(float(text)) == rounded)
