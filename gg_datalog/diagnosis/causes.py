@@ -70,7 +70,11 @@ def _rank(found: Finding) -> tuple[bool, bool]:
 # ---- where chains break ------------------------------------------------------------------------
 def _breaks(scene: Scene, told: set[str | None]) -> Iterator[Finding]:
     """One finding per tensor at which a chain breaks; ``told`` outputs are explained already."""
-    causes = [found for one in open_reductions(scene) if (found := first(AT_REDUCTION, one))]
+    named: dict[tuple[str, str], Finding] = {}
+    for one in open_reductions(scene):  # of several forms of a tensor each may be open
+        if found := first(AT_REDUCTION, one):
+            named.setdefault((found.code, found.message), found)
+    causes = list(named.values())
     yield from causes
     origins = {found.seq for found in causes}
     explained = {node for node, origin in scene.rows(_EXPLAINED) if origin in origins}

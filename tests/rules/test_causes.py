@@ -231,6 +231,70 @@ def test_the_same_mistake_twice_is_told_apart(tmp_path: Path) -> None:
     assert len(set(both)) == 2 and one == both[:1]
 
 
+def told(seq: str, dist: str, folder: Path) -> tuple[str, list[tuple[str, str | None, bool]]]:
+    """The verdict without numbers, and code, sequential node and certainty of what is found."""
+    folder.mkdir(exist_ok=True)
+    write(Case("told", seq, dist), folder)
+    result = verify(folder, engine="clingo", repairs=False, confirm=0)
+    return result.verdict, [(f.code, f.seq, f.certain) for f in result.findings]
+
+
+MASKED = """
+x: f32[4, {n}]
+all: b[4, 8] = ones([4, 8])
+hide: b[4, {n}] = slice.Tensor(triu(all, 1), 1, {at}, {at} + {n})
+y: f32[4] = sum.dim_IntList(masked_fill.Scalar(x, hide, 0), [1])
+return relu({of})
+"""
+BEHIND = """
+x: f32[4, {n}]
+w: f32[{n}, 5]
+c: f32[4, 4]
+all: b[4, 4] = ones([4, 4])
+m = masked_fill.Scalar(c, triu(all, 1), 0)
+s: f32[4] = sum.dim_IntList(m, [1])
+y = mm(x, w)
+return relu(y), relu(s)
+"""
+
+
+def test_a_part_behind_a_mask_is_no_proof(tmp_path: Path) -> None:
+    """What a mask hides may be all that is missing; a mask elsewhere makes no part uncertain."""
+    seq, dist = MASKED.format(n=8, at=0, of="y"), MASKED.format(n=4, at="4 * rank", of="y")
+    assert told(seq, dist, tmp_path / "a") == ("inconclusive", [("GG108", "y", False)])
+    open_sum = dist.replace("masked_fill.Scalar(x, hide, 0)", "x")
+    plain = seq.replace("masked_fill.Scalar(x, hide, 0)", "x")
+    assert told(plain, open_sum, tmp_path / "b") == ("does-not-refine", [("GG108", "y", True)])
+    seq, dist = BEHIND.format(n=8), BEHIND.format(n=4)
+    assert told(seq, dist, tmp_path / "c") == ("does-not-refine", [("GG108", "y", True)])
+
+
+BY_HAND = """
+x: f32[4, {n}]
+m: f32[4, 1] = {high}
+e = exp(sub.Tensor(x, m))
+z: f32[4, 1] = sum.dim_IntList(e, [1], True)
+{more}
+return y
+"""
+HIGH = "amax(x, [1], True)"
+
+
+def test_another_shift_of_exponentials_is_no_certain_mistake(tmp_path: Path) -> None:
+    """By what all exponentials of a row are shifted they may be divided later on; what else comes
+    of a maximum is wrong where it is a part."""
+    more = "y = sigmoid(div.Tensor(e, z))"
+    seq, dist = (BY_HAND.format(n=n, high=HIGH, more=more) for n in (8, 4))
+    assert told(seq, dist, tmp_path / "a") == ("inconclusive", [("GG108", "m", False)])
+    seq, dist = (BY_HAND.format(n=n, high=HIGH, more="y = sin(m)") for n in (8, 4))
+    assert told(seq, dist, tmp_path / "b") == ("does-not-refine", [("GG108", "m", True)])
+    tanh = [
+        BY_HAND.format(n=n, high=HIGH, more="y = sum.default(e)").replace("exp(", "tanh(")
+        for n in (8, 4)
+    ]
+    assert told(*tanh, tmp_path / "d") == ("does-not-refine", [("GG108", "m", True)])
+
+
 GRADIENT = (
     "x: f32[8, 4]\nd: f32[8, 6]\ny = mm(t(x), d)\nreturn y",
     "x: f32[4, 4]\nd: f32[4, 6]\ny = mm(t(x), d)\nreturn y",

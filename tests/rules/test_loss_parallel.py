@@ -193,7 +193,6 @@ HIDING = "where.self(valid, sub.Tensor(log(z), of), none)"
 OF_LATE = f"""
 = filled where ignored | {HIDING} | masked_fill.Scalar(sub.Tensor(log(z), of), eq.Scalar(y, -100), 0.0)
 = between the bounds | {BOUNDS} | bitwise_not(bitwise_and.Tensor(ge.Scalar(y, 4 * rank), lt.Scalar(y, 4 * rank + 4)))
-= a product of comparisons | {BOUNDS} | bitwise_not(mul.Tensor(ge.Scalar(y, 4 * rank), lt.Scalar(y, 4 * rank + 4)))
 = the upper bound included | ge.Scalar(y, 4 * rank + 4) | gt.Scalar(y, 4 * rank + 3)
 = clamped | masked_fill.Scalar(sub.Tensor(y, 4 * rank), mask, 0) | clamp(sub.Tensor(y, 4 * rank), 0, 3)
 not hidden | {HIDING} | sub.Tensor(log(z), of)

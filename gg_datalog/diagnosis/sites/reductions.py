@@ -129,15 +129,23 @@ class Reduction:
         """Can what is made of the parts still be the same as what is made of their sum? A number
         by which others are scaled (a count, a loss, a norm) may be made good by a factor later on,
         what is linear may be added up later on, sums of exponentials may be merged by their
-        logarithms, and an output may be a part itself; where a mask hides blocks, the part may be
-        all there is."""
+        logarithms, and an output may be a part itself; where a mask hides some of what is reduced,
+        the part may be all there is, and by what exponentials are shifted they may be divided."""
         return (
-            self.scene.fades
+            bool(self.scene.rows(_HIDDEN, self.origin))
             or all(extent == 1 for extent in self.of.shape)
             or bool(self.scene.rows(_MERGEABLE, self.origin, list(self.users)))
+            or self.only_shifts
             or bool(self.scene.rows(_PARTIAL, list(self.outputs)))
             or all(self._goes_on(user) for user in self.users)
         )
+
+    @cached_property
+    def only_shifts(self) -> bool:
+        """Is it a maximum of which nothing comes but what is added before exponentials?"""
+        users = list(self.users)
+        shifts = self.scene.rows(_SHIFTS, self.origin, users)
+        return bool(users) and {of for (of,) in shifts} == set(users)
 
     def _goes_on(self, user: str) -> bool:
         """Is it linear, or a sum of several parts? A sum of a part and of what every rank has whole
@@ -261,3 +269,27 @@ _MERGEABLE = """
         SELECT 1 FROM result_of u JOIN dist_operator d ON d."by" = u."by"
         WHERE u.gives IN (SELECT unnest(?)) AND d.signed NOT IN ('log(%)', 'div'))
     LIMIT 1"""
+
+# A reduction that takes what is left under a mask that compares positions.
+_HIDDEN = """
+    SELECT 1 FROM result_of r JOIN operand_of o ON o."by" = r."by"
+    JOIN result_of e ON e.gives = o."of"
+    JOIN operand_half h ON h."by" = e."by"
+    WHERE r.gives = ? LIMIT 1"""
+
+# Sums with a maximum of which nothing but exponentials is taken.
+_SHIFTS = """
+    SELECT DISTINCT s.gives FROM dist_sum s
+    WHERE s.kind = 'sum'
+      AND EXISTS (
+          SELECT 1 FROM result_of r JOIN seq_operator m ON m."by" = r."by" AND m.signed = 'max'
+          WHERE r.gives = ?)
+      AND s.gives IN (SELECT unnest(?))
+      AND s.gives IN (SELECT n.needs FROM tensor_needs n WHERE n.side = 'dist')
+      AND s.gives NOT IN (SELECT r."of" FROM returned r)
+      AND NOT EXISTS (
+          SELECT 1 FROM tensor_needs n
+          WHERE n.side = 'dist' AND n.needs = s.gives
+            AND n.tensor NOT IN (
+                SELECT e.gives FROM result_of e JOIN dist_operator x ON x."by" = e."by"
+                WHERE x.signed = 'exp(%)'))"""
