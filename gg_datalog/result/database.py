@@ -58,6 +58,7 @@ def create(path: Path, facts: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnecti
         "CREATE TABLE stored.output_decision (wants BIGINT, status VARCHAR, evidence VARCHAR)"
     )
     _store(connection, facts)
+    connection.execute("COMMIT")
     return connection
 
 
@@ -70,8 +71,10 @@ def _threads() -> dict[str, int]:
 
 def complete(connection: duckdb.DuckDBPyConnection, derived: Mapping[str, pa.Table]) -> None:
     """Adds the derived relations, their records as rows, and the views over everything."""
+    connection.execute("BEGIN")
     _store(connection, derived)
     _store(connection, record_tables(derived))
+    connection.execute("COMMIT; BEGIN")  # of rows that are not committed DuckDB has no statistics
     views = files("gg_datalog.result").joinpath("views")
     for name in VIEWS:
         connection.execute(views.joinpath(f"{name}.sql").read_text("utf-8"))

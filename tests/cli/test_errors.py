@@ -560,7 +560,7 @@ def test_an_operator_file_that_is_gone(cli: Cli, good: Path, tmp_path: Path) -> 
     assert cli("extract", good, "-o", facts, "--operators", table).status == 0
     table.unlink()
     for command in (["run", facts, "--operators", other], ["replay", facts]):
-        refused(cli(*command), f"{table}: the facts were extracted from this file, which is gone")
+        refused(cli(*command), f"{table}: the facts were extracted from it, and this file is gone")
     for command in (["extract", good, "-o", facts], ["verify", good], ["replay", good]):
         hint = "give the path of an existing file"
         refused(cli(*command, "--operators", table), f"{table}: operator file cannot be", hint)

@@ -260,7 +260,7 @@ def test_more_operators_at_run(cli: Cli, make_case: MakeCase, tmp_path: Path) ->
     (case / "seq.json").unlink()
     gone = cli("run", tmp_path / "facts", *options)
     assert gone.status == 2
-    assert "this file is gone" in gone.err
+    assert "from it, and this file is gone" in gone.err
 
 
 @pytest.mark.parametrize("broken", [False, True])
