@@ -647,7 +647,8 @@ class Checker:
         how many rows) where the id lies there, and else a row that is hidden."""
         mine, extent = shard
         need(mine and mine.start >= 0 and mine.stop <= size, "a rank has other rows of the table")
-        ids = (*range(size), *self._beside(seq, size))
+        _, rows, of = seq
+        ids = (*range(size), *([] if rows == of else self._beside(of, size)))
         for (op, rows, of), own, there in (dist, mine, extent), (seq, range(size), size):
             masks = [self.column(mask, of, ids) for (mask,) in self.all("lookup_masked", op)]
             hidden = map(any, zip(*masks, strict=True)) if masks else [False] * len(ids)
@@ -658,15 +659,10 @@ class Checker:
                 if not right and (masks or row != i or i < there):  # ids lie in the table
                     raise Refused(f"id {i} does not read row {i - own.start} of {len(own)}")
 
-    def _beside(self, seq: Any, size: int) -> list[int]:
-        """The numbers beside the rows of a table that ids may be: what a lookup fills and hides."""
-        op, rows, of = seq
-        if rows == of:
-            return []
-        masks = [mask for (mask,) in self.all("lookup_masked", op)]
-        masks += [u for mask in masks for (u,) in self.all("integer_not", mask)]
-        same = [x for mask in masks for x in self.all("integer_same", mask)]
-        return [number for u, number, _ in same if u == of and number not in range(size)]
+    def _beside(self, of: str, size: int) -> list[int]:
+        """The numbers beside [0, size) that ids may be of which others are made: what is filled."""
+        same = {number for _, u, number, _ in self.rows.get("integer_same", ()) if u == of}
+        return sorted(same.difference(range(size)))
 
     def _column(self, tensor: str, of: str, ids: tuple[int, ...]) -> list[int]:
         """The value of an integer tensor for each of the ids that `of` may hold."""

@@ -16,6 +16,7 @@ from gg_datalog.proofs.derivations import Derivations, statement
 from gg_datalog.proofs.positions import Refused
 from gg_datalog.result.records import relation
 
+from . import test_loss_parallel
 from .build import Case, Outcome, batch, extracted
 
 HERE = Path(__file__).parent
@@ -122,3 +123,21 @@ def test_a_shard_is_looked_up_under_a_mask() -> None:
     found = looked_up(UNMASKED.but("masked", dist=MASKED))
     assert any(x.parts[0][2:] == (4, 4, 8) for x in found)
     assert not looked_up(UNMASKED)
+
+
+def test_ignored_ids_are_looked_at() -> None:
+    """What hides ignored ids is not what a lookup gives that takes another row for them."""
+    case = test_loss_parallel.LATE
+    facts, held = rows(case), [relation(row) for row in batch([case])[0].holds]
+    masked = {by for by, _ in facts["lookup_masked"]}
+    hidden = {row[-1]: row[0] for row in facts["seq_lookup"] if row[0] in masked}
+    given = {row[-1] for row in facts["dist_lookup"]}
+    wanted = [statement(row) for row in held if row.seq in hidden and row.dist in given]
+    without = facts | {
+        "lookup_masked": [row for row in facts["lookup_masked"] if row[0] not in hidden.values()]
+    }
+    numbered = facts | {"integer_same": [(*row[:2], 3, row[3]) for row in facts["integer_same"]]}
+    for changed, right in ((facts, True), (without, False), (numbered, False)):
+        known = Derivations(Checker(changed), held)
+        assert wanted
+        assert all((next(known.of(one), None) is not None) == right for one in wanted)
