@@ -56,7 +56,7 @@ def remembered(case: Mapping[str, Any], hint: str) -> tuple[CaseFiles, list[Path
     for path in _paths(files, earlier):
         if not is_there(path):
             raise InputError(
-                "the facts were extracted from this file, which is gone", str(path), hint
+                "the facts were extracted from it, and this file is gone", str(path), hint
             )
     for path in changed(case):
         raise InputError("this was changed after the facts were extracted", str(path), hint)

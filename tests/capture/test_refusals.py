@@ -558,7 +558,7 @@ COMMANDS: dict[str, tuple[Sequence[str], str]] = {
     "a name that fits nothing": (["programs:empty"], "no input is called `v`"),
     "ranks": (["programs:good", "--ranks", "0;1"], "--ranks '0;1' is no list of ranks"),
     "a rank too many": (["programs:good", "--ranks", "0,2"], "ranks is [0, 2]"),
-    "no relations": (["programs:good", "--relations", "missing.toml"], "missing.toml: relations"),
+    "no relations": (["programs:good", "--relations", "missing.toml"], "missing.toml: the relations file"),
     "wrong relations": (["programs:good", "--relations", "wrong.py"], "the relations file is not TOML"),
 }  # fmt: skip
 
