@@ -84,7 +84,7 @@ def scale(value: float | int | bool, single: bool = False) -> Scale:
     near = ratio.limit_denominator(SMALL)
     close = abs(near - ratio) * NEAR <= abs(ratio)
     if single and near and not close:
-        close = _float32(near) == _float32(value)
+        close = _float32(near) == value  # (of what is no float32, all digits count)
     if close and abs(near.numerator) < LIMIT:
         return Scale(near)  # a fraction, rounded as a float is: 0.1, 1 / 3
     return Scale(Fraction(1 if ratio > 0 else -1), ((_written(abs(value), single), 1),))
