@@ -7,10 +7,13 @@ import io
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from gg_datalog.foundation.errors import InputError
 
 SUFFIX = ".tar.gz"
+# Python before 3.11.4 has no filter.
+SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 def pack(folder: Path, place: Path) -> None:
@@ -43,7 +46,7 @@ def unpack(place: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with tarfile.open(place, "r:gz") as archive:
-            archive.extractall(folder, filter="data")
+            archive.extractall(folder, **SAFELY)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise InputError(
             f"the packed case cannot be read: {error}", str(place), "capture it again"

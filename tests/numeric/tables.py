@@ -32,14 +32,15 @@ def _package() -> ModuleType:
 
 
 def _tabled() -> dict[str, Any]:
-    """Every case of every table, by module and name; not those with operators of their own."""
+    """Every case of every table, by module and name; not those with operators of their own, nor
+    those that hold in float32 only: they are executed in doubles."""
     found: dict[str, Any] = {}
     for path in sorted(ROOT.glob("test_*.py")):
         for test in vars(import_module(f"{PACKAGE}.{path.stem}")).values():
             marks = [m for m in getattr(test, "pytestmark", ()) if m.name == "parametrize"]
             values = [getattr(p, "values", (p,))[0] for mark in marks for p in mark.args[1]]
             for value in values:
-                if isinstance(value, _package().Case) and not value.operators:
+                if isinstance(value, _package().Case) and not (value.operators or value.single):
                     found[f"{path.stem}: {value.name}"] = value
     return found
 

@@ -39,7 +39,7 @@ class Case:
     the sequential outputs to be mapped (all of them by default). ``xfail`` says what is wrong with
     the rules today. Every ``group`` name stands for disjoint groups of ranks, in member order.
     ``anywhere`` allows outputs in any order. ``state`` names the outputs that are new values of inputs, and ``lost`` those of them that do not
-    come back as they were given.
+    come back as they were given. ``single``: what holds does so in float32, not in doubles.
     """
 
     name: str
@@ -58,17 +58,28 @@ class Case:
     state: Mapping[str, str] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
     anywhere: bool = False
+    single: bool = False
 
     def miss(self, name: str, old: str, new: str, side: str = "dist", **changes: Any) -> Case:
         """A sibling that differs in one place only, and of which nothing may be mapped."""
         text: str = getattr(self, side)
         assert old in text, f"{self.name}: `{old}` is not in its {side} program"
-        changes = {"maps": (), "xfail": "", side: text.replace(old, new), **changes}
+        changes = {
+            "maps": (),
+            "xfail": "",
+            "single": False,
+            side: text.replace(old, new),
+            **changes,
+        }
         return replace(self, name=f"{self.name}: {name}", **changes)
 
     def but(self, name: str, **changes: Any) -> Case:
         """A sibling with other fields, of which nothing may be mapped unless they say so."""
-        return replace(self, name=f"{self.name}: {name}", **{"maps": (), "xfail": "", **changes})
+        return replace(
+            self,
+            name=f"{self.name}: {name}",
+            **{"maps": (), "xfail": "", "single": False, **changes},
+        )
 
 
 @dataclass
