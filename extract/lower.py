@@ -84,11 +84,12 @@ RANDOM = frozenset(
 )
 # What a tensor is in memory, not what it holds, decides these.
 STORAGE = frozenset(["as_strided", "set_", "resize_", "data_ptr", "storage_offset", "stride"])
-# Operators that give elements for tensors of none: what is put behind each other, sums (0), and
-# what is only of their type.
+# Operators that give elements for tensors of none: what is put behind each other or has something
+# around it, sums (0), and what is only of their type.
 OF_NOTHING = frozenset(
     ["aten.cat", "aten.concat", "aten.concatenate", "hlo.concatenate", "aten.sum", "aten.mm",
-     "aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.new_empty"]
+     "aten.slice_backward", "aten.constant_pad_nd", "aten.new_zeros", "aten.new_ones",
+     "aten.new_full", "aten.new_empty"]
 )  # fmt: skip
 EMPTY = re.compile(r"\.(new_)?_?empty")  # memory that nobody has written
 # They register handlers.

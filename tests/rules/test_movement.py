@@ -74,6 +74,17 @@ EMPTIES = (
         dist="x: f32[4, 6]\nreturn relu(x)",
     ),
     NOTHING.but(
+        "of which the gradient is 0",
+        seq="x: f32[8, 6]\nreturn add(relu(x), slice_backward(slice(x, 0, 0, 0), [8, 6], 0, 0, 0, 1))",
+        dist="x: f32[4, 6]\nreturn relu(x)",
+        maps=None,
+    ),
+    NOTHING.but(
+        "of something it is not",
+        seq="x: f32[8, 6]\nreturn add(relu(x), slice_backward(slice(x, 0, 0, 1), [8, 6], 0, 0, 1, 1))",
+        dist="x: f32[4, 6]\nreturn relu(x)",
+    ),
+    NOTHING.but(
         "a product over nothing is 1",
         seq="x: f32[8, 6]\nreturn mul.Tensor(relu(x), prod.dim_int(slice(x, 0, 0, 0), 0))",
         dist="x: f32[4, 6]\nreturn mul.Tensor(relu(x), 0)",
