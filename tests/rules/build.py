@@ -64,22 +64,12 @@ class Case:
         """A sibling that differs in one place only, and of which nothing may be mapped."""
         text: str = getattr(self, side)
         assert old in text, f"{self.name}: `{old}` is not in its {side} program"
-        changes = {
-            "maps": (),
-            "xfail": "",
-            "single": False,
-            side: text.replace(old, new),
-            **changes,
-        }
+        changes = {"maps": (), "xfail": "", side: text.replace(old, new), **changes}
         return replace(self, name=f"{self.name}: {name}", **changes)
 
     def but(self, name: str, **changes: Any) -> Case:
         """A sibling with other fields, of which nothing may be mapped unless they say so."""
-        return replace(
-            self,
-            name=f"{self.name}: {name}",
-            **{"maps": (), "xfail": "", "single": False, **changes},
-        )
+        return replace(self, name=f"{self.name}: {name}", **{"maps": (), "xfail": "", **changes})
 
 
 @dataclass

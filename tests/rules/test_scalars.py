@@ -97,10 +97,10 @@ def both(case: Case, old: str, new: str) -> dict[str, str]:
 
 NUMBERS = (
     NUMBER,
-    NUMBER.but("a long one", seq=NUMBER.seq.replace("0.1)", "0.5773502691896258)"), dist=NUMBER.dist.replace(str(TENTH), "0.5773502588272095"), maps=None, single=True, xfail="refused: a float32 does not say which number with more digits it stands for"),
-    NUMBER.but("1 / 3", seq=NUMBER.seq.replace("mul.Tensor(x, 0.1)", "div.Tensor(x, 3)"), dist=NUMBER.dist.replace(str(TENTH), "0.3333333432674408"), maps=None, single=True),
-    NUMBER.but("written on both sides", dist=NUMBER.dist.replace("(x, c)", f"(x, {TENTH})"), maps=None, single=True),
-    NUMBER.but("halves", **both(NUMBER, "f32", "bf16"), maps=None, single=True),
+    NUMBER.but("a long one", seq=NUMBER.seq.replace("0.1)", "0.5773502691896258)"), dist=NUMBER.dist.replace(str(TENTH), "0.5773502588272095"), maps=None, xfail="refused: a float32 does not say which number with more digits it stands for"),
+    NUMBER.but("1 / 3", seq=NUMBER.seq.replace("mul.Tensor(x, 0.1)", "div.Tensor(x, 3)"), dist=NUMBER.dist.replace(str(TENTH), "0.3333333432674408"), maps=None),
+    NUMBER.but("written on both sides", dist=NUMBER.dist.replace("(x, c)", f"(x, {TENTH})"), maps=None),
+    NUMBER.but("halves", **both(NUMBER, "f32", "bf16"), maps=None),
     NUMBER.but("the next float32", dist=NUMBER.dist.replace(str(TENTH), str(NEXT))),
     NUMBER.but("that of a half", dist=NUMBER.dist.replace(str(TENTH), "0.10009765625")),
     NUMBER.but("with another sign", dist=NUMBER.dist.replace("const(", "const(-")),
