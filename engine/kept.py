@@ -2,25 +2,20 @@
 they are run, and reading and translating them takes longer than evaluating a small case.
 
 What is kept is named by all that it depends on: the texts of the program, the engine's own source
-and the version of clingo. It is JSON, so that reading it runs nothing, and begins with the hash of
-what follows: an entry that was cut off or changed is made anew. It lies beside the rules, as
-Python's own files do, or, where these cannot be written, in the user's folder for such things.
-Entries appear whole or not at all, so that any number of processes may write the same one.
+and the version of clingo. It is JSON, so that reading it runs nothing.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from gg_datalog.foundation.made_once import read_made, write_made
 
 from .program import Column, Declaration, Pos, Program, TypeDef, digest
 from .translation import Translated, Translation
@@ -28,7 +23,7 @@ from .translation import Translated, Translation
 Make = Callable[[Path], Translated]
 
 _INCLUDE = re.compile(r'\.include\s*"([^"\\\n]*)"')
-_ENTRIES = 12  # how many of ours a folder may hold: a few versions, of two kinds
+ENTRIES = 12  # how many of ours a folder may hold: a few versions, of two kinds
 
 _memory: dict[tuple[str, Path], Translated] = {}
 
@@ -45,26 +40,14 @@ def kept(kind: str, path: Path, make: Make) -> Translated:
     if texts is None:
         return make(path)
     name = f"rules-{kind}-{_key(path, texts)}.json"
-    found = _memory.get((name, path)) or _read(name, path)
+    found = _memory.get((name, path)) or read_made(name, path, partial(_decoded, path))
     if found is None:
         found = make(path)
         if found.program.files != texts:  # an include that only the parser sees
             return found
-        _write(name, found)
+        write_made(name, path, _encoded(found), ENTRIES)
     _memory[name, path] = found
     return found
-
-
-def folders(path: Path) -> Iterator[Path]:
-    """Where entries may lie, the best place first: ``$GG_DATALOG_CACHE`` alone where it is set."""
-    named = os.environ.get("GG_DATALOG_CACHE")
-    if named:
-        yield Path(named)
-        return
-    if not sys.dont_write_bytecode:
-        yield path.parent / "__pycache__"
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    yield Path(base, "gg-datalog")
 
 
 def _texts(path: Path) -> dict[Path, str] | None:
@@ -107,53 +90,8 @@ def _name(file: Path, path: Path) -> str:
     return str(file.relative_to(path.parent) if inside else file)
 
 
-# ---- on disk ------------------------------------------------------------------------------------
-def _read(name: str, path: Path) -> Translated | None:
-    for folder in folders(path):
-        # A translation decides verdicts: nobody else may have written it.
-        with suppress(Exception), (folder / name).open("rb") as file:
-            status = os.fstat(file.fileno())
-            ours = status.st_uid in (os.geteuid(), path.stat().st_uid)
-            if not ours or status.st_mode & 0o022:
-                continue
-            seal, _, text = file.read().partition(b"\n")
-            if sha256(text).hexdigest().encode() == seal:
-                return _decoded(json.loads(text), path)
-    return None
-
-
-def _write(name: str, made: Translated) -> None:
-    text = json.dumps(_encoded(made), separators=(",", ":")).encode()
-    sealed = sha256(text).hexdigest().encode() + b"\n" + text
-    for folder in folders(made.program.path):
-        with suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(folder / name, sealed)
-            _forget(folder)
-            return
-
-
-def _replace(place: Path, content: bytes) -> None:
-    number, name = tempfile.mkstemp(dir=place.parent, prefix="rules-", suffix=".tmp")
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-        os.chmod(name, 0o644)
-        os.replace(name, place)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _forget(folder: Path) -> None:
-    """Remove the oldest entries, of rules and engines that were before."""
-    entries = sorted(folder.glob("rules-*.json"), key=lambda file: file.stat().st_mtime)
-    for file in entries[:-_ENTRIES]:
-        file.unlink(missing_ok=True)
-
-
 # ---- as JSON ------------------------------------------------------------------------------------
-def _encoded(made: Translated) -> dict[str, Any]:
+def _encoded(made: Translated) -> bytes:
     program = made.program
     numbers = {file: number for number, file in enumerate(program.files)}
 
@@ -163,7 +101,7 @@ def _encoded(made: Translated) -> dict[str, Any]:
     def columns(of: tuple[Column, ...]) -> list[list[str]]:
         return [[column.name, column.type] for column in of]
 
-    return {
+    document = {
         "files": [[_name(file, program.path), text] for file, text in program.files.items()],
         "types": [[t.name, t.base, columns(t.fields), at(t.pos)] for t in program.types.values()],
         "declarations": [
@@ -178,9 +116,11 @@ def _encoded(made: Translated) -> dict[str, Any]:
         "needs": made.translation.needs,
         "constants": made.constants,
     }
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
-def _decoded(entry: dict[str, Any], path: Path) -> Translated:
+def _decoded(path: Path, text: bytes) -> Translated:
+    entry: dict[str, Any] = json.loads(text)
     files = {path.parent / name: text for name, text in entry["files"]}
     names = list(files)
 

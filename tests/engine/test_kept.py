@@ -189,10 +189,10 @@ def test_the_folder_is_private(folder: Path) -> None:
 
 
 def test_only_a_few_are_kept(folder: Path) -> None:
-    for number in range(keeping._ENTRIES + 3):
+    for number in range(keeping.ENTRIES + 3):
         (folder / "more.dl").write_text(f'b(x, "") :- a(x), x > {number}.\n')
         asked(folder, Counting())
-    assert len(os.listdir(folder / "cache")) == keeping._ENTRIES
+    assert len(os.listdir(folder / "cache")) == keeping.ENTRIES
 
 
 def test_many_at_once(folder: Path) -> None:
