@@ -74,11 +74,12 @@ class ClingoEngine:
 
 
 WORKER = Path(__file__).with_name("clingo_worker.py")
-"""Run as a file: to import the package it lies in takes as long as a small case."""
+"""Run as a file: to import the package it lies in takes as long as a small case. The search for
+site packages (-S) is left out, too: it is told where ours lie."""
 
 
 def _evaluate(files: list[Path], timeout: float | None) -> Finished:
-    command = [sys.executable, "-P", str(WORKER), *map(str, files)]
+    command = [sys.executable, "-PS", str(WORKER), *map(str, files)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return run_process(command, engine="clingo", timeout=timeout, env=env)
 

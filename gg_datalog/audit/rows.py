@@ -11,6 +11,7 @@ from gg_datalog.queries import statement
 from gg_datalog.result.report import Finding, Report, as_json
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
     from gg_datalog.result.store import Facts
@@ -21,7 +22,7 @@ Json = dict[str, Any]
 def of_result(
     report: Report, facts: Facts, result: Path, task: Mapping[str, Any], scratch: Path
 ) -> Json:
-    """The record of an item that has a verdict."""
+    """The record of an item that has a verdict, but for its operators."""
     keep = task["keep"] == "facts" or (task["keep"] == "failures" and report.verdict != "refines")
     files = _kept(report, facts, result, task["key"], scratch) if keep else {}
     return {
@@ -37,7 +38,6 @@ def of_result(
         ],
         "findings": [_finding(found) for found in report.findings],
         "assumptions": [{"kind": row.kind, "text": row.text} for row in report.assumptions],
-        "operators": _operators(result),
         "report": json.dumps(json.loads(as_json(report)), separators=(",", ":")),
         "files": files,
         "page": "page" in files,
@@ -57,12 +57,9 @@ def _finding(found: Finding) -> Json:
     }
 
 
-def _operators(result: Path) -> list[Json]:
+def operators_of(database: duckdb.DuckDBPyConnection) -> list[Json]:
     """Every kind of operator of both sides, as the query of that name has it."""
-    from gg_datalog.result.folder import open_result
-
-    with open_result(result) as database:
-        rows = database.sql(statement("operators")).fetchall()
+    rows = database.execute(statement("operators")).fetchall()
     names = ("target", "seq", "dist", "supported", "reason")
     return [dict(zip(names, row, strict=True)) for row in rows]
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from gg_datalog.foundation.errors import EngineError, GGError, InputError
 
 if TYPE_CHECKING:
+    import duckdb
+
     from gg_datalog.result.store import Facts
 
 Json = dict[str, Any]
@@ -66,24 +68,29 @@ def _stage(stages: list[Json], name: str) -> Iterator[None]:
 
 # ---- check ---------------------------------------------------------------------------------------
 def _check(task: Mapping[str, Any], scratch: Path, stages: list[Json]) -> Json:
-    from gg_datalog.audit.rows import of_result
+    from gg_datalog.audit.rows import of_result, operators_of
     from gg_datalog.inference.run import Options, run_facts, run_given
     from gg_datalog.result.store import open_facts
 
     options = Options.given(baseline=None, **_run_options(task), replayable=task["replayable"])
     result = scratch / "result"
+    operators: list[Json] = []
+
+    def look(database: duckdb.DuckDBPyConnection) -> None:
+        operators.extend(operators_of(database))
+
     if task["kind"] == "facts":
         place = Path(task["place"])
-        report = run_facts(place, result, options, _silent)
+        report = run_facts(place, result, options, _silent, look)
         facts = open_facts(place)
     else:
         with _stage(stages, "extract"):
             facts, options = _facts(task, scratch, options)
-        report = run_given(facts, scratch / "facts", result, options, _silent)
+        report = run_given(facts, scratch / "facts", result, options, _silent, look=look)
     seconds = report.stats["seconds"].items()
     stages += [{"stage": name, "seconds": took} for name, took in seconds]
     with _stage(stages, "record"):
-        return of_result(report, facts, result, task, scratch)
+        return {**of_result(report, facts, result, task, scratch), "operators": operators}
 
 
 def _silent(text: str) -> None:

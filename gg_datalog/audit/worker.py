@@ -81,6 +81,7 @@ def warm(settings: Mapping[str, Any]) -> None:
     """Imports what every item needs: once, instead of for each."""
     from gg_datalog.extract.signature import signature
     from gg_datalog.extract.table import load_table
+    from gg_datalog.reference.views import empty_result
     from gg_datalog.result.comments import relation_comments
 
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
@@ -91,6 +92,8 @@ def warm(settings: Mapping[str, Any]) -> None:
     signature("aten.mm.default")
     relation_comments()
     _translated(settings.get("rules") or ())
+    with empty_result():
+        pass  # the empty database that all results begin as is in memory now
     if settings.get("captures"):
         from gg_datalog.commands.capture import tracing
 

@@ -70,6 +70,8 @@ def _rank(found: Finding) -> tuple[bool, bool]:
 # ---- where chains break ------------------------------------------------------------------------
 def _breaks(scene: Scene, told: set[str | None]) -> Iterator[Finding]:
     """One finding per tensor at which a chain breaks; ``told`` outputs are explained already."""
+    if not scene.broken:
+        return
     named: dict[tuple[str, str], Finding] = {}
     for one in open_reductions(scene):  # of several forms of a tensor each may be open
         if found := first(AT_REDUCTION, one):

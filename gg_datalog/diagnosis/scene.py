@@ -155,6 +155,11 @@ class Scene:
         return dict(self.rows("SELECT wants, seq FROM output_name ORDER BY wants"))
 
     @cached_property
+    def broken(self) -> bool:
+        """Does a chain break anywhere?"""
+        return bool(self.rows("SELECT 1 FROM chain_break LIMIT 1"))
+
+    @cached_property
     def fades(self) -> bool:
         """Are there sums of which some is 0 for its position? Then a part may be all of it."""
         return bool(self.rows("SELECT 1 FROM label_fades LIMIT 1"))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
@@ -24,7 +23,7 @@ from gg_datalog.foundation.folders import (
     write_manifest,
 )
 from gg_datalog.foundation.progress import Progress
-from gg_datalog.result.database import DATABASE, complete, create, decide
+from gg_datalog.result.database import DATABASE, create, decide
 from gg_datalog.result.reasons import Status, Verdict
 from gg_datalog.result.report import REPORT, Finding, OutputRow, Report, as_json
 from gg_datalog.result.sources import extracted_again
@@ -85,19 +84,36 @@ class Options:
         return cls(operators=tables, policy=Policy(severity, known), **chosen)
 
 
-def run_facts(facts: Path, result: Path, options: Options, progress: Progress) -> Report:
-    """Runs the rules over a facts folder and writes the result folder."""
+Look = Callable[["duckdb.DuckDBPyConnection"], object]
+"""Something that looks at the database of a result before it is closed."""
+
+
+def nobody(database: duckdb.DuckDBPyConnection) -> None:
+    """Nobody looks."""
+
+
+def run_facts(
+    facts: Path, result: Path, options: Options, progress: Progress, look: Look = nobody
+) -> Report:
+    """Runs the rules over a facts folder and writes the result folder; ``look`` sees its
+    database."""
     refuse_foreign(result, "result")
     refuse_inside([facts, *options.operators], result)
     with in_use_for(result, facts):
         started = perf_counter()
         progress("reading facts")
         given = _given(open_facts(facts), options, progress)
-        return run_given(given, facts, result, options, progress, perf_counter() - started)
+        return run_given(given, facts, result, options, progress, perf_counter() - started, look)
 
 
 def run_given(
-    given: Facts, facts: Path, result: Path, options: Options, progress: Progress, read: float = 0.0
+    given: Facts,
+    facts: Path,
+    result: Path,
+    options: Options,
+    progress: Progress,
+    read: float = 0.0,
+    look: Look = nobody,
 ) -> Report:
     """The same over facts that are in memory, and lie, or would lie, in the folder ``facts``.
     ``read`` is how many seconds it took to read them."""
@@ -108,13 +124,12 @@ def run_given(
             "the facts have no outputs to check", str(facts), "extract with --output SEQ[=DIST]"
         )
     inputs = {relation.name: tables[relation.name] for relation in RULE_RELATIONS}
-    with replaced_folder(result, "result") as fresh, ThreadPoolExecutor(1) as beside:
-        stored = beside.submit(create, fresh / DATABASE, tables)
+    with replaced_folder(result, "result") as fresh:
         found = engine.run(options.program, inputs, timeout=options.timeout, progress=progress)
         progress("writing the result")
         seconds = {"read facts": read, **{k: v for k, v in found.seconds.items() if k != "total"}}
         run = _Run(options, given.case, tables, found, engine)
-        report = _write(fresh, stored, run, seconds, progress)
+        report = _write(fresh, run, seconds, progress, look)
         counts = {name: table.num_rows for name, table in found.relations.items()}
         about = {"facts": str(facts.absolute()), "hash": given.joint_hash, "case": given.case}
         content = {"schema_version": SCHEMA_VERSION, "relations": counts, **about}
@@ -143,11 +158,7 @@ class _Run:
 
 
 def _write(
-    fresh: Path,
-    stored: Future[duckdb.DuckDBPyConnection],
-    run: _Run,
-    seconds: dict[str, float],
-    progress: Progress,
+    fresh: Path, run: _Run, seconds: dict[str, float], progress: Progress, look: Look
 ) -> Report:
     from gg_datalog.diagnosis.judgement import judge, state_kept
 
@@ -161,8 +172,7 @@ def _write(
     for name, table in found.relations.items():
         write_parquet(fresh / f"{name}.parquet", name, table)
     about = {"name": engine.name, "version": engine.version()}
-    with stored.result() as database:
-        complete(database, found.relations)
+    with create(fresh / DATABASE, run.facts, found.relations) as database:
         report = Report(*judge(database), engine=about, stats=stats)
         if kept := state_kept(database):
             stats["state"] = kept
@@ -174,6 +184,7 @@ def _write(
         report = run.options.policy.applied(report)
         if run.options.repairs and gap and any(map(_open, report.outputs)):
             report = replace(report, findings=_repaired(database, run, report, seconds, progress))
+        look(database)
     stats["seconds"] = {phase: round(took, 4) for phase, took in seconds.items()}
     (fresh / REPORT).write_text(as_json(report) + "\n", encoding="utf-8")
     return report

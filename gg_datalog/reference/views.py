@@ -15,10 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from gg_datalog.datalog import program_path
-from gg_datalog.engine.parser import parse_program
+from gg_datalog.engine.kept import kept
+from gg_datalog.engine.translate import translated
 from gg_datalog.extract.schema import REPORT_RELATIONS, RULE_RELATIONS, Relation
 from gg_datalog.queries import listed
-from gg_datalog.result.database import PEOPLE, VIEWS, complete, create
+from gg_datalog.result.blank import VIEWS
+from gg_datalog.result.database import PEOPLE, create
 from gg_datalog.result.records import COMMENTS
 
 if TYPE_CHECKING:
@@ -87,13 +89,14 @@ def empty_result() -> Iterator[duckdb.DuckDBPyConnection]:
     """A database as a run writes it, of programs without operators."""
     facts = {r.name: r.arrow().empty_table() for r in (*RULE_RELATIONS, *REPORT_RELATIONS)}
     derived = {r.name: r.arrow().empty_table() for r in _outputs()}
-    with TemporaryDirectory() as folder, create(Path(folder, "empty.duckdb"), facts) as database:
-        complete(database, derived)
-        yield database
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "empty.duckdb")
+        with create(path, facts, derived) as database:
+            yield database
 
 
 def _outputs() -> Iterator[Relation]:
-    program = parse_program(program_path())
+    program = kept("clingo", program_path(), translated).program
     for name in program.outputs:
         columns = program.declarations[name].columns
         kinds = [

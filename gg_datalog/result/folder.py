@@ -9,7 +9,8 @@ from gg_datalog.extract.schema import SCHEMA_VERSION
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.foundation.folders import in_use, read_manifest
 from gg_datalog.foundation.regular import is_there, refuse_special
-from gg_datalog.result.database import DATABASE, PATH
+from gg_datalog.result.blank import PATH
+from gg_datalog.result.database import DATABASE
 from gg_datalog.result.report import REPORT, Report, from_json
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ GIVEN: dict[type[StrEnum], tuple[str, ...]] = {
         "return_break",
     ),
     Returned: ("returned_state",),
-    Status: ("output_status",),
+    Status: ("output_found",),
     Verdict: ("verdict",),
 }
 # Columns that hold members, wherever they are compared.

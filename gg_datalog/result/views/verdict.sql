@@ -44,7 +44,7 @@ COMMENT ON VIEW internal.open_cause IS
     'Sequential tensor `origin`, of which ranks have only a part, though `used_by` uses it as a whole; '
     'the chain of output `wants` breaks there.';
 
-CREATE VIEW returned_state AS
+CREATE TABLE stored.returned_state AS
 SELECT r.wants, r.rank, 'r' || r.rank || '.' || n.dist AS dist, coalesce(g.source, '') AS source,
        CASE
            WHEN r.wants IN (SELECT wants FROM output_misplaced)
@@ -62,6 +62,7 @@ JOIN returned_name n ON n.wants = r.wants AND n.rank = r.rank
 LEFT JOIN returned_holds h ON h.wants = r.wants AND h.rank = r.rank
 LEFT JOIN graph_node g ON g.side = 'dist' AND g.rank = r.rank AND g.name = n.dist
 GROUP BY r.wants, r.rank, n.dist, g.source;
+CREATE VIEW returned_state AS SELECT * FROM stored.returned_state;
 COMMENT ON VIEW returned_state IS
     'What a rank returns for an output: right (it, or a whole share of it), order (that, but with '
     'elements or shares in another order), piece (some of what it '
@@ -80,7 +81,7 @@ WHERE s.wants NOT IN (SELECT wants FROM output_mapped)
 COMMENT ON VIEW internal.return_break IS
     'Outputs that are computed, but come back in another form, with the reason.';
 
-CREATE VIEW internal.break_beyond AS
+CREATE TABLE stored.break_beyond AS
 WITH rank_first AS MATERIALIZED (
     SELECT DISTINCT wants, tensor AS dist,
            tensor IN (SELECT tensor FROM tensor_opaque WHERE side = 'dist') AS opaque
@@ -104,17 +105,17 @@ SELECT b.wants, b.rank, b.seq, b.dist, b.telling,
            )
        ) AS beyond
 FROM chain_break b WHERE NOT b.helper;
+CREATE VIEW internal.break_beyond AS SELECT * FROM stored.break_beyond;
 COMMENT ON VIEW internal.break_beyond IS
     'Whether only an unsupported operator or an opaque input stands in the way at a break.';
 
-CREATE VIEW output_status AS
+CREATE TABLE stored.output_found AS
 WITH breaks AS (
     SELECT wants, bool_or(beyond) AND bool_and(beyond OR NOT telling) AS beyond
     FROM internal.break_beyond GROUP BY wants
 )
 SELECT o.wants, o.seq,
        CASE
-           WHEN d.status IS NOT NULL THEN d.status
            WHEN o.wants IN (SELECT wants FROM output_misplaced)
                 AND o.wants IN (SELECT wants FROM order_unknown) THEN 'inconclusive'
            WHEN o.wants IN (SELECT wants FROM output_misplaced)
@@ -125,10 +126,12 @@ SELECT o.wants, o.seq,
            WHEN coalesce(b.beyond, false) OR EXISTS (SELECT 1 FROM coefficient_out_of_range)
                THEN 'inconclusive'
            ELSE 'unmapped'
-       END AS status,
-       coalesce(d.evidence, 'none') AS evidence
-FROM output_name o LEFT JOIN breaks b USING (wants) LEFT JOIN stored.output_decision d USING (wants)
-ORDER BY o.wants;
+       END AS status
+FROM output_name o LEFT JOIN breaks b USING (wants);
+CREATE VIEW output_status AS
+SELECT f.wants, f.seq, coalesce(d.status, f.status) AS status, coalesce(d.evidence, 'none') AS evidence
+FROM stored.output_found f LEFT JOIN stored.output_decision d USING (wants)
+ORDER BY f.wants;
 COMMENT ON VIEW output_status IS 'The status of every output: mapped, unmapped or inconclusive, and what that rests on: proof, '
     'numbers, relations or none.';
 
