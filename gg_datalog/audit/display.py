@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 FEW = 200
 PAUSE = 10.0  # seconds between lines that say how far it is
 AT_ONCE = 0.2
+WINDOW, BETWEEN = 60.0, 1.0  # seconds that a rate is over, and between what it is taken from
 
 
 class Display(Protocol):
@@ -34,16 +36,20 @@ class Display(Protocol):
 
 
 class Rate:
-    """How fast items end: those that had to be run, in the last minute or so."""
+    """How fast items end: those that had to be run, in the last minute."""
 
     def __init__(self) -> None:
-        self._began = monotonic()
-        self._cached = 0
+        self._seen = deque([(monotonic(), 0)])
 
     def of(self, tally: Tally) -> float:
         """Items a second that were run."""
-        passed = monotonic() - self._began
-        return (tally.done - tally.cached) / passed if passed > 0 else 0.0
+        now, ran = monotonic(), tally.done - tally.cached
+        if now - self._seen[-1][0] >= BETWEEN:
+            self._seen.append((now, ran))
+        while len(self._seen) > 1 and now - self._seen[1][0] >= WINDOW:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        return (ran - before) / (now - began) if now > began else 0.0
 
     def told(self, tally: Tally, running: int) -> str:
         """How far it is, in one line."""

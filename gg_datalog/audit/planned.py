@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any
 
 from gg_datalog.audit.folder import AuditFolder
 from gg_datalog.audit.items import Item
-from gg_datalog.audit.key import digest
 from gg_datalog.audit.recording import said_of
 from gg_datalog.audit.schema import clean, planned
+
+BATCH = 2000  # rows that are in memory at a time
+Json = dict[str, Any]
 
 
 def store(folder: AuditFolder, items: Sequence[Item]) -> None:
     """Makes these the items of the folder; one file for each plan that was ever run."""
-    write_plan(
-        folder,
-        [
-            {"position": place, **said_of(item), "expected": list(item.expect),
-             "settings": json.dumps(settings_of(item))}
-            for place, item in enumerate(items)
-        ],
-    )  # fmt: skip
+    write_plan(folder, (_row(place, item) for place, item in enumerate(items)))
 
 
-def settings_of(item: Item) -> dict[str, object]:
+def _row(place: int, item: Item) -> Json:
+    settings = json.dumps(settings_of(item))
+    expected = list(item.expect)
+    return {"position": place, **said_of(item), "expected": expected, "settings": settings}
+
+
+def settings_of(item: Item) -> Json:
     """What an item is run with, beside what it is."""
     return {
         "run": dict(item.run),
@@ -35,15 +40,31 @@ def settings_of(item: Item) -> dict[str, object]:
     }
 
 
-def write_plan(folder: AuditFolder, rows: Sequence[dict[str, object]]) -> None:
+def write_plan(folder: AuditFolder, rows: Iterable[Json]) -> None:
     """The same for rows."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    fresh = folder.plans / f".{stamp}-{os.getpid()}"
+    try:
+        name = _written(fresh, rows)[:16]
+        last = max((path.name for path in folder.plans.glob("*.parquet")), default="")
+        if not last.endswith(f"-{name}.parquet"):
+            os.replace(fresh, folder.plans / f"{stamp}-{name}.parquet")
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _written(path: Path, rows: Iterable[Json]) -> str:
+    """Writes rows, some at a time; their hash."""
     from pyarrow import parquet
 
-    name = digest([clean(dict(row)) for row in rows])[:16]
-    last = max((path.name for path in folder.plans.glob("*.parquet")), default="")
-    if last.endswith(f"-{name}.parquet"):
-        return
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    fresh = folder.plans / f".{stamp}-{name}"
-    parquet.write_table(planned(rows), fresh, compression="zstd")
-    os.replace(fresh, folder.plans / f"{stamp}-{name}.parquet")
+    found = sha256()
+    with parquet.ParquetWriter(path, planned([]).schema, compression="zstd") as writer:
+        for batch in _batches(map(clean, rows)):
+            writer.write_table(planned(batch))
+            found.update("".join(json.dumps(row, sort_keys=True) for row in batch).encode())
+    return found.hexdigest()
+
+
+def _batches(rows: Iterator[Json]) -> Iterator[list[Json]]:
+    while batch := list(islice(rows, BATCH)):
+        yield batch

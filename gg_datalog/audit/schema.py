@@ -143,12 +143,12 @@ PLANNED = ("position", "item", "entry", "program", "configuration", "axes", "kin
 
 
 def planned(rows: Sequence[Json]) -> pa.Table:
-    """The items of a plan as a table."""
+    """The items of a plan, whose texts are clean, as a table."""
     import pyarrow as pa
 
     kinds = {"position": "number", "expected": "texts", "settings": "text"}
     fields = [pa.field(n, _kind(kinds.get(n) or COLUMNS[n][0])) for n in PLANNED]
-    return pa.Table.from_pylist([clean(dict(row)) for row in rows], pa.schema(fields))
+    return pa.Table.from_pylist(list(rows), pa.schema(fields))
 
 
 # Facts and derived relations of items that are kept, one row for each fact.
