@@ -82,6 +82,7 @@ def _sources(folder: Path) -> Iterator[Path]:
             yield entry
 
 
+@cache
 def _version(package: str) -> str:
     try:
         return version(package)

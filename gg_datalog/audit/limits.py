@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 UNITS = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
@@ -25,11 +25,11 @@ class Limits:
 
     def document(self) -> dict[str, float]:
         """The limits by name."""
-        return asdict(self)
+        return dict(vars(self))
 
     def within(self, other: Mapping[str, float]) -> bool:
         """Is none of these larger than in ``other``? What broke those breaks these, too."""
-        return all(value <= other.get(name, -1) for name, value in asdict(self).items())
+        return all(value <= other.get(name, -1) for name, value in vars(self).items())
 
     def changed(self, given: Mapping[str, Any]) -> Limits:
         """The limits with some given otherwise, as a plan writes them.
@@ -37,7 +37,7 @@ class Limits:
         Raises:
             ValueError: there is no such limit, or that is no value for it.
         """
-        known = asdict(self)
+        known = self.document()
         if unknown := sorted(given.keys() - known.keys()):
             raise ValueError(f"there is no limit `{unknown[0]}` (limits: {', '.join(known)})")
         return replace(self, **{name: _value(name, value) for name, value in given.items()})

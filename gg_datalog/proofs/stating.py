@@ -22,11 +22,16 @@ class Made:
 
 
 def nodes(database: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], Made]:
-    """By side and base tensor the node that makes it."""
-    rows = database.sql(
-        "SELECT side, tensor, rank, name, target, source, module FROM tensor_node"
-    ).fetchall()
+    """By side and base tensor, or input that nothing uses, the node that makes it."""
     return {
         (side, tensor): Made(side, rank, name, target, source, module)
-        for side, tensor, rank, name, target, source, module in rows
+        for side, tensor, rank, name, target, source, module in database.sql(_MADE).fetchall()
     }
+
+
+_MADE = """
+    SELECT t.side, t.tensor, t.rank,
+           CASE t.side WHEN 'seq' THEN t.node ELSE 'r' || t.rank || '.' || t.node END,
+           coalesce(g.target, ''), coalesce(g.source, ''), coalesce(g.module, '')
+    FROM internal.held_tensor t
+    LEFT JOIN graph_node g ON g.side = t.side AND g.rank = t.rank AND g.name = t.node"""

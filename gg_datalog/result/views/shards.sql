@@ -28,6 +28,16 @@ COMMENT ON VIEW shard IS
 
 -- ---- relations as a person writes them ----------------------------------------------------------
 
+CREATE VIEW internal.held_tensor AS
+SELECT side, tensor, rank, node, shape FROM base_tensor
+UNION ALL
+SELECT side, tensor, rank, name,
+       array_to_string(list_filter(string_split(shape, 'x'), lambda size: size <> '1'), 'x')
+FROM graph_node ANTI JOIN base_tensor USING (side, tensor)
+WHERE op = 'placeholder' AND tensor <> '';
+COMMENT ON VIEW internal.held_tensor IS
+    'Base tensors, and inputs that nothing uses: what `holds` may speak of.';
+
 CREATE VIEW internal.block_text AS
 WITH run AS (
     SELECT block, 'seq' AS side, place AS dim, stride AS step, hi - lo AS n, stride * lo AS start
@@ -57,10 +67,10 @@ dimension AS (
 ),
 shaped AS (
     SELECT DISTINCT h.block, t.side, t.shape FROM holds h
-    JOIN base_tensor t ON t.side = 'seq' AND t.tensor = h.seq
+    JOIN internal.held_tensor t ON t.side = 'seq' AND t.tensor = h.seq
     UNION
     SELECT DISTINCT h.block, t.side, t.shape FROM holds h
-    JOIN base_tensor t ON t.side = 'dist' AND t.tensor = h.dist
+    JOIN internal.held_tensor t ON t.side = 'dist' AND t.tensor = h.dist
 ),
 place AS (
     SELECT s.*, d.dim, d.text,
@@ -106,8 +116,8 @@ SELECT h.dist, h.seq, h.times, h.parts, h.block, d.rank, d.node, s.node AS seq_n
        || coalesce(p.text, '') || s.node || coalesce(y.text, '')
        || CASE WHEN t.turned THEN ' (dimensions in another order)' ELSE '' END AS text
 FROM holds h
-JOIN base_tensor d ON d.side = 'dist' AND d.tensor = h.dist
-JOIN base_tensor s ON s.side = 'seq' AND s.tensor = h.seq
+JOIN internal.held_tensor d ON d.side = 'dist' AND d.tensor = h.dist
+JOIN internal.held_tensor s ON s.side = 'seq' AND s.tensor = h.seq
 JOIN factor f USING (times)
 LEFT JOIN part p USING (parts)
 LEFT JOIN turned t USING (block)
