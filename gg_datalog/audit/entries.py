@@ -110,21 +110,34 @@ def expanded(entry: Entry, found: Found) -> Iterator[Item]:
         if entry.kind == "program":
             yield _item(entry, chosen, entry.name, str(filled(entry.source, chosen)))
             continue
-        folders = _folders(entry, str(filled(entry.source, chosen)), found)
+        pattern = Path(str(filled(entry.source, chosen)))
+        folders = _folders(entry, pattern, found)
         for folder in folders:
             name = entry.name
             if len(folders) > 1 or name == entry.source:
-                relative = folder.is_relative_to(entry.home)
-                shown = folder.relative_to(entry.home).as_posix() if relative else str(folder)
-                name = shown if name == entry.source else f"{name}/{shown}"
+                name = _shown(entry, pattern, folder)
             yield _item(entry, chosen, name, str(folder))
 
 
-def _folders(entry: Entry, pattern: str, found: Found) -> list[Path]:
+def _shown(entry: Entry, pattern: Path, folder: Path) -> str:
+    """The name of one of several folders: its place beside the plan, below the name of the entry.
+    Of a pattern that is absolute only what lies below its fixed part is told where that has a
+    name."""
+    unnamed = entry.name == entry.source
+    if not pattern.is_absolute():
+        base = entry.home
+    elif unnamed:
+        base = Path()
+    else:
+        base = next(place for place in (pattern, *pattern.parents) if folder.is_relative_to(place))
+    shown = folder.relative_to(base).as_posix() if folder.is_relative_to(base) else str(folder)
+    return shown if unnamed else f"{entry.name}/{shown}"
+
+
+def _folders(entry: Entry, pattern: Path, found: Found) -> list[Path]:
     """The folders of a glob, or those of the kind below them."""
-    place = Path(pattern)
-    base, parts = (Path(place.anchor), place.parts[1:]) if place.is_absolute() else (
-        entry.home, place.parts)  # fmt: skip
+    base, parts = (Path(pattern.anchor), pattern.parts[1:]) if pattern.is_absolute() else (
+        entry.home, pattern.parts)  # fmt: skip
     given = sorted(base.glob(str(Path(*parts)))) if parts else [base]
     folders = [folder for folder in given if folder.is_dir()]
     if entry.kind != "text":

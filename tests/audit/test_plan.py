@@ -10,9 +10,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from pyarrow import parquet
 
+from gg_datalog.audit import planned
+from gg_datalog.audit.folder import made
+from gg_datalog.audit.items import Item
+from gg_datalog.audit.limits import Limits
+from gg_datalog.audit.plan import read_plan
 from gg_datalog.cli import cli
 from gg_datalog.foundation.errors import InputError
+
+from .small import write_case
 
 CASES = Path(__file__).resolve().parents[2] / "examples" / "tp_block"
 PROGRAM = """
@@ -109,6 +117,38 @@ def test_a_mistake_in_a_plan_is_one_message(text: str, says: str, tmp_path: Path
     refused = audit(tmp_path / "plan.toml", "-o", tmp_path / "out")
     assert isinstance(refused.exception, InputError) and says in str(refused.exception)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("entry", "names"),
+    [
+        ('cases = "pairs/*"', ["pairs/a", "pairs/b"]),
+        ('name = "n"\ncases = "pairs"', ["n/pairs/a", "n/pairs/b"]),
+        ('name = "n"\ncases = "pairs/a"', ["n"]),
+        ('name = "n"\ncases = "{here}/pairs"', ["n/a", "n/b"]),
+        ('name = "n"\ncases = "{here}/pa*"', ["n/pairs/a", "n/pairs/b"]),
+        ('cases = "{here}/pairs/a"', ["{here}/pairs/a"]),
+    ],
+)
+def test_names_of_folders(entry: str, names: list[str], tmp_path: Path) -> None:
+    for name in "ab":
+        write_case(tmp_path / "pairs" / name)
+    (tmp_path / "plan.toml").write_text(f"[[entry]]\n{entry.format(here=tmp_path)}")
+    given = [name.format(here=tmp_path) for name in names]
+    assert [item.name for item in read_plan(tmp_path / "plan.toml", Limits()).items] == given
+
+
+def test_a_plan_is_written_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "BATCH", 2)
+    folder = made(tmp_path / "out")
+    items = [Item(name, name, name, {}, "case", name) for name in "abcde"]
+    for _ in range(2):  # the same plan is not written twice
+        planned.store(folder, items)
+        assert len(list(folder.plans.iterdir())) == 1
+    planned.store(folder, items[:3])
+    first, second = sorted(folder.plans.glob("*.parquet"))
+    assert parquet.read_table(first)["item"].to_pylist() == [*"abcde"]
+    assert parquet.read_table(second)["position"].to_pylist() == [0, 1, 2]
 
 
 @pytest.fixture
