@@ -30,11 +30,12 @@ import gpt
 from gg_datalog.audit.database import asked, ensure
 from gg_datalog.audit.folder import AuditFolder, made
 from gg_datalog.audit.html import render
-from gg_datalog.audit.items import Item
+from gg_datalog.audit.items import NOTHING, Item
 from gg_datalog.audit.jobs import Job
 from gg_datalog.audit.key import item_key
 from gg_datalog.audit.known import Outcome
 from gg_datalog.audit.lake import Lake
+from gg_datalog.audit.limits import Limits
 from gg_datalog.audit.packing import SUFFIX
 from gg_datalog.audit.recording import mention
 from gg_datalog.queries import statement
@@ -92,7 +93,11 @@ def write_cases(folder: Path, count: int) -> None:
 def known_items(count: int) -> list[Item]:
     """Items that need no files to be looked up: packed cases, which are named by their content."""
     named = ((f"made-up/{n:06}", sha256(str(n).encode()).hexdigest()) for n in range(count))
-    return [Item(name, name, name, {}, "case", content + SUFFIX) for name, content in named]
+    limits = Limits()
+    return [
+        Item(name, name, name, NOTHING, "case", content + SUFFIX, limits=limits)
+        for name, content in named
+    ]
 
 
 def write_known(folder: AuditFolder, items: Sequence[Item]) -> None:

@@ -33,6 +33,7 @@ class Ended(NamedTuple):
     rules: str | None
     tool: str | None
     cpu: float | None
+    reason: str
 
     @property
     def good(self) -> bool:
@@ -55,13 +56,15 @@ class Found:
 
 @dataclass(frozen=True)
 class Changed:
-    """An item that ended otherwise; ``what`` is another: content, rules, tool, settings or none."""
+    """An item that ended otherwise; ``what`` is another: content, rules, tool, settings or none.
+    ``reason`` says why it ended so now, where that is no verdict."""
 
     item: str
     before: str
     after: str
     what: str
     worse: bool
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,10 @@ class Differences:
         given["flapping"] = [{"item": item, "statuses": ways} for item, ways in self.flapping]
         for name in ("removed", "unrun"):
             given[name] = [dict(zip(pairs, row, strict=True)) for row in getattr(self, name)]
-        given["added"] = [{"item": r.item, "status": r.after, "worse": r.worse} for r in self.added]
+        given["added"] = [
+            {"item": r.item, "status": r.after, "worse": r.worse, "reason": r.reason}
+            for r in self.added
+        ]
         return {"schema_version": 1, "worse": self.worse(), **given}
 
 
@@ -137,7 +143,7 @@ def compared(
             _compare(told, item, old[item], now, slower or SLOWER)
         else:
             worse = not now.good and now.status != PENDING
-            told.added.append(Changed(item, "", now.status, "added", worse))
+            told.added.append(Changed(item, "", now.status, "added", worse, now.reason))
     told.removed.extend((item, was.status) for item, was in old.items() if item not in new)
     _findings(told, (before, old), (after, new))
     return told
@@ -149,7 +155,9 @@ def _compare(told: Differences, item: str, was: Ended, now: Ended, slower: float
             told.unrun.append((item, was.status))
         return
     if was.status != now.status:
-        change = Changed(item, was.status, now.status, _what(was, now), _worse(was, now))
+        change = Changed(
+            item, was.status, now.status, _what(was, now), _worse(was, now), now.reason
+        )
         told.changed.append(change)
     elif was.cpu and now.cpu and now.cpu > max(slower * was.cpu, was.cpu + LEAST):
         told.slower.append(Slower(item, was.cpu, now.cpu))
@@ -175,7 +183,8 @@ def _what(was: Ended, now: Ended) -> str:
 
 # ---- what the audits say -------------------------------------------------------------------------
 ITEMS = """
-    SELECT item, status, expected, key, content, coalesce(rules, ''), tool, cpu FROM items
+    SELECT item, status, expected, key, content, coalesce(rules, ''), tool, cpu,
+           coalesce(reason, '') FROM items
     ORDER BY position"""
 FINDINGS = """
     SELECT item, fingerprint, any_value(code), any_value(level), any_value(message),

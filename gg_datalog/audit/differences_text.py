@@ -18,7 +18,7 @@ def as_text(told: Differences) -> str:
         ("changed", [_changed(row) for row in told.changed]),
         ("flapping", [f"{item}: {' or '.join(ways)}, of the same" for item, ways in told.flapping]),
         ("slower", [f"{r.item}: was {r.before:.1f}, now {r.after:.1f} CPU s" for r in told.slower]),
-        ("added", [f"{row.item}: {row.after}" for row in told.added]),
+        ("added", [f"{row.item}: {row.after}{_reason(row)}" for row in told.added]),
         ("removed", [f"{item}: was {status}" for item, status in told.removed]),
         ("still to be run", [f"{item}: was {status}" for item, status in told.unrun]),
     )  # fmt: skip
@@ -37,7 +37,13 @@ def _headline(told: Differences) -> str:
 
 def _changed(row: Changed) -> str:
     why = "of the same" if row.what == "none" else f"the {row.what} changed"
-    return f"{row.item}: was {row.before}, now {row.after}; {why}"
+    return f"{row.item}: was {row.before}, now {row.after}; {why}{_reason(row)}"
+
+
+def _reason(row: Changed) -> str:
+    """Why it ended so, where that is no verdict, in one line."""
+    first, *_ = row.reason.splitlines() or [""]
+    return f": {first}" if first else ""
 
 
 def _findings(rows: Iterable[Found]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gg_datalog.audit.expectation import USUAL, expectation_of, statuses
-from gg_datalog.audit.items import Item, configured
+from gg_datalog.audit.items import NOTHING, Item, configured
 from gg_datalog.audit.limits import Limits
 from gg_datalog.audit.matrix import Values, combinations, filled, fits, named
 from gg_datalog.audit.options import CAPTURE, EXTRACT, READING, RUN, checked
@@ -107,8 +107,9 @@ def _rules(table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 def expanded(entry: Entry, found: Found) -> Iterator[Item]:
     """The items of an entry: every combination of its matrix, for every folder that it names."""
     for chosen in combinations(entry.axes, entry.excluded):
+        options = _options(entry, chosen)
         if entry.kind == "program":
-            yield _item(entry, chosen, entry.name, str(filled(entry.source, chosen)))
+            yield _item(entry, chosen, entry.name, str(filled(entry.source, chosen)), options)
             continue
         pattern = Path(str(filled(entry.source, chosen)))
         folders = _folders(entry, pattern, found)
@@ -116,7 +117,7 @@ def expanded(entry: Entry, found: Found) -> Iterator[Item]:
             name = entry.name
             if len(folders) > 1 or name == entry.source:
                 name = _shown(entry, pattern, folder)
-            yield _item(entry, chosen, name, str(folder))
+            yield _item(entry, chosen, name, str(folder), options)
 
 
 def _shown(entry: Entry, pattern: Path, folder: Path) -> str:
@@ -147,17 +148,29 @@ def _folders(entry: Entry, pattern: Path, found: Found) -> list[Path]:
     return list(dict.fromkeys(folders))
 
 
-def _item(entry: Entry, chosen: Values, name: str, source: str) -> Item:
+Options = dict[str, Mapping[str, Any]]
+
+
+def _options(entry: Entry, chosen: Values) -> Options:
+    """The options of a combination by what they are of; all its folders have them in common."""
     tables = {kind: filled(table, chosen) for kind, table in entry.tables.items()}
+    if entry.kind == "text" and not {"reader", "sequential", "ranks"} <= tables["reading"].keys():
+        raise ValueError("texts need `reader`, `sequential` and `ranks` (globs in the folder)")
+    extract = checked(tables["extract"], EXTRACT, entry.home)
+    program = entry.kind == "program"
+    return {
+        "arguments": dict(chosen) if program else NOTHING,
+        "capture": checked(tables["capture"], CAPTURE, entry.home) if program else NOTHING,
+        "reading": checked(tables["reading"], READING, entry.home),
+        "run": checked(tables["run"], RUN, entry.home) | extract,
+    }
+
+
+def _item(entry: Entry, chosen: Values, name: str, source: str, options: Options) -> Item:
     label = str(filled(entry.label, chosen)) if entry.label else name
     shown = {axis: value for axis, value in chosen.items() if axis not in named(entry.label)}
     if entry.kind == "program" and source.count(":") != 1:
         raise ValueError(f"program {source!r} is not MODULE:FUNCTION")
-    if entry.kind == "text" and not {"reader", "sequential", "ranks"} <= tables["reading"].keys():
-        raise ValueError("texts need `reader`, `sequential` and `ranks` (globs in the folder)")
-    options = checked(tables["run"], RUN, entry.home) | checked(
-        tables["extract"], EXTRACT, entry.home
-    )
     return Item(
         f"{name}[{configured(chosen)}]" if chosen else name,
         entry.name,
@@ -166,14 +179,11 @@ def _item(entry: Entry, chosen: Values, name: str, source: str) -> Item:
         entry.kind,
         source,
         str(entry.home),
-        dict(chosen) if entry.kind == "program" else {},
-        checked(tables["capture"], CAPTURE, entry.home) if entry.kind == "program" else {},
-        checked(tables["reading"], READING, entry.home),
-        options,
-        tuple(entry.watched),
-        entry.limits,
-        _expected(entry, chosen, Path(source)),
-        tuple(sorted(named(dict(entry.tables)) & chosen.keys())),
+        watched=tuple(entry.watched),
+        limits=entry.limits,
+        expect=_expected(entry, chosen, Path(source)),
+        optional=tuple(sorted(named(dict(entry.tables)) & chosen.keys())),
+        **options,
     )
 
 

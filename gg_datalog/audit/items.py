@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from gg_datalog.audit.limits import Limits
@@ -12,6 +13,12 @@ KINDS = ("case", "facts", "text", "program")
 VERDICTS = ("refines", "does-not-refine", "inconclusive")
 STATUSES = (*VERDICTS, "crashes-on-rank", "malformed", "timeout", "memory", "crash", "lost")
 PENDING = "pending"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""What most of many items say of most things: one of it is enough."""
+
+
+def _nothing() -> Mapping[str, Any]:
+    return NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +39,10 @@ class Item:
     kind: str
     source: str
     home: str = ""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    capture: Mapping[str, Any] = field(default_factory=dict)
-    reading: Mapping[str, Any] = field(default_factory=dict)
-    run: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=_nothing)
+    capture: Mapping[str, Any] = field(default_factory=_nothing)
+    reading: Mapping[str, Any] = field(default_factory=_nothing)
+    run: Mapping[str, Any] = field(default_factory=_nothing)
     watched: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     expect: tuple[str, ...] = ("refines",)

@@ -50,7 +50,7 @@ class Known:
 RESULTS = """
     SELECT key, status, CASE WHEN list_contains(?, status) THEN NULL ELSE limits END, page, item
     FROM results"""
-MEMORY = "192MB"
+MEMORY = "96MB"
 
 
 def read_known(folder: AuditFolder) -> Known:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gg_datalog.audit.entries import Entry, expanded
 from gg_datalog.audit.expectation import USUAL, expectation_of
-from gg_datalog.audit.items import Item
+from gg_datalog.audit.items import NOTHING, Item
 from gg_datalog.audit.limits import Limits
 from gg_datalog.extract.case import RANK_FILE
 from gg_datalog.foundation.documents import read_toml
@@ -64,12 +64,14 @@ def _refuse_namesakes(plan: Plan, path: Path) -> None:
 # ---- a folder ------------------------------------------------------------------------------------
 def _of_folder(folder: Path, limits: Limits) -> Plan:
     base = folder.absolute()
-    items = [
-        Item(name, name, name, {}, kind, str(path), limits=limits, expect=_expected(kind, path))
-        for kind, path in found_below(base)
-        for name in [path.relative_to(base).as_posix() if path != base else base.name]
-    ]
-    return Plan(base.name, items)
+    return Plan(base.name, [_alone(base, *found, limits) for found in found_below(base)])
+
+
+def _alone(base: Path, kind: str, path: Path, limits: Limits) -> Item:
+    """The item of one folder."""
+    name = path.relative_to(base).as_posix() if path != base else base.name
+    expect = _expected(kind, path)
+    return Item(name, name, name, NOTHING, kind, str(path), limits=limits, expect=expect)
 
 
 def _expected(kind: str, path: Path) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import pytest
 
 from gg_datalog.audit.database import ensure
 from gg_datalog.audit.differences import compared
+from gg_datalog.audit.differences_text import as_text
 from gg_datalog.audit.folder import AuditFolder, Shard, held, made
 from gg_datalog.audit.lake import Lake
 from gg_datalog.audit.merging import merge
@@ -103,6 +104,16 @@ def test_an_item_that_did_not_end_fixes_nothing(tmp_path: Path) -> None:
     assert not compared(before, folder_of(tmp_path / "b", row("i", "timeout"))).fixed
 
 
+def test_it_says_why_there_is_no_verdict(tmp_path: Path) -> None:
+    before = folder_of(tmp_path / "a", row("i", "refines"))
+    lost = [row(item, "crash", reason="signal 11\nmore of it") for item in "ij"]
+    told = compared(before, folder_of(tmp_path / "b", *lost))
+    assert [one.reason for one in (*told.changed, *told.added)] == ["signal 11\nmore of it"] * 2
+    words = as_text(told).splitlines()
+    assert "  i: was refines, now crash; of the same: signal 11" in words
+    assert "  j: crash: signal 11" in words
+
+
 def test_one_key_with_two_ends_flaps(tmp_path: Path) -> None:
     before = folder_of(tmp_path / "a", row("i", "refines"), row("j", "timeout"))
     after = folder_of(tmp_path / "b", row("i", "inconclusive"), row("j", "refines"))
@@ -151,7 +162,7 @@ def test_diff_shows_the_program_that_changed(home: Path, tmp_path: Path) -> None
     told = json.loads(found.output)
     assert found.exit_code == 1
     change = {"item": "c4", "before": "refines", "after": "does-not-refine", "what": "content"}
-    assert told["changed"] == [{**change, "worse": True}]
+    assert told["changed"] == [{**change, "worse": True, "reason": ""}]
     assert {finding["item"] for finding in told["new"]} == {"c4"}
     changes = json.loads(audit("query", tmp_path / "after", "changes", "--format", "json").output)
     assert [(row["item"], row["what"], row["flapping"]) for row in changes] == [
