@@ -38,19 +38,19 @@ Entry = dict[str, Any]
 
 # Of each example: the package that it needs, and its entry.
 BUG: Entry = {"matrix": {"bug": [False, True]}, "expected": [{"bug": True, "status": WRONG}]}
-DEGREES: Entry = {"matrix": {"ranks": [2, 4]}, "capture": {"world-size": "$ranks"}}
+TWO: Entry = {"capture": {"world-size": 2}}
 EXAMPLES: dict[str, tuple[str, Entry]] = {
-    "first/model.py:tensor_parallel": ("torch", DEGREES),
+    "first/model.py:tensor_parallel": ("torch", {"capture": {"world-size": 4}}),
     **{
         f"handwritten/{name}.py:arguments": ("torch", BUG)
         for name in ("autograd_pair", "data_parallel", "pipeline", "tensor_parallel", "ulysses")
     },
-    "dtensor_llama/model.py:llama": ("torch", DEGREES),
-    "transformers_tp/model.py:llama": ("transformers", DEGREES),
-    "transformers_tp/model.py:qwen3": ("transformers", DEGREES),
-    "transformers_tp/model.py:mixtral": ("transformers", DEGREES),
-    "transformers_tp/model.py:qwen3_moe": ("transformers", DEGREES),
-    "torchtitan_llama/model.py:llama3": ("torchtitan", DEGREES),
+    "dtensor_llama/model.py:llama": ("torch", TWO),
+    "transformers_tp/model.py:llama": ("transformers", TWO),
+    "transformers_tp/model.py:qwen3": ("transformers", TWO),
+    "transformers_tp/model.py:mixtral": ("transformers", TWO),
+    "transformers_tp/model.py:qwen3_moe": ("transformers", TWO),
+    "torchtitan_llama/model.py:llama3": ("torchtitan", TWO),
     "megatron_gpt/model.py:gpt": ("megatron.core", {}),
     "megatron_gpt/model.py:cross_entropy": ("megatron.core", {}),
 }
@@ -140,8 +140,9 @@ OUTCOME = """
            status, count(*) AS items, round(sum(cpu)) AS "CPU seconds"
     FROM items GROUP BY ALL ORDER BY ALL"""
 UNEXPECTED = """
-    SELECT item, status, coalesce(nullif(reason, ''), findings[1].message, '')
-    FROM items WHERE NOT list_contains(expected, status) ORDER BY item"""
+    SELECT i.item, i.status, coalesce(nullif(i.reason, ''), f.message, '')
+    FROM items i LEFT JOIN findings f ON f.item = i.item AND f.place = 1
+    WHERE NOT i.as_expected ORDER BY i.item"""
 
 
 def outcome(folder: AuditFolder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ COLUMNS: dict[str, tuple[Any, str]] = {
 }
 
 
+@cache
 def arrow() -> pa.Schema:
     """The schema of the files below ``rows/``."""
     import pyarrow as pa
