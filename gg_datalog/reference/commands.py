@@ -26,8 +26,8 @@ the same.
 
 As verdicts 0, 1 and 3 are those of `run`, `verify` and `replay`; a
 [baseline](ci.md#baseline) or a [severity](configuration.md) may change the exit code, never the
-verdict. `check` ends with 1 where a certificate does not hold or does not prove every output. The
-other commands end with 0 or 2.
+verdict. `check` ends with 1 where a certificate does not hold or does not prove every output, and
+the commands of `audit` say how they end. The others end with 0 or 2.
 
 The report alone is on stdout; progress and warnings are on stderr. Files and folders appear
 complete or not at all, however a command ends, and only
@@ -35,6 +35,7 @@ complete or not at all, however a command ends, and only
 """
 # Where a command is told about at length.
 PAGES = {
+    "audit": ("audit.md",),
     "capture": ("capture.md",),
     "certificate": ("certificates.md",),
     "check": ("certificates.md",),
@@ -62,15 +63,16 @@ def _line(command: click.Command) -> str:
     return cleandoc(command.help or "").partition("\n\n")[0].replace("\n", " ")
 
 
-def _section(name: str, command: click.Command) -> str:
+def _section(name: str, command: click.Command, level: int = 2) -> str:
     context = click.Context(command, info_name=f"{NAME} {name}")
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    parts = [f"## {name}", _escaped(cleandoc(command.help or "")), f"```text\n{usage}\n```"]
-    options = "\n".join(_options(command, context))
-    parts += [options] if options else []
+    parts = [f"{'#' * level} {name}", _escaped(cleandoc(command.help or ""))]
+    parts += [f"```text\n{usage}\n```", "\n".join(_options(command, context)), command.epilog or ""]
     if name in PAGES:
         parts.append(f"More: {', '.join(f'[{page}]({page})' for page in PAGES[name])}.")
-    return "\n\n".join(parts) + "\n"
+    inner = sorted(command.commands.items()) if isinstance(command, click.Group) else []
+    parts += [_section(f"{name} {one}", found, level + 1).rstrip() for one, found in inner]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
