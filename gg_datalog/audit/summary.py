@@ -67,12 +67,12 @@ def headline(status: Status) -> str:
     ended, wrong = status.total - status.pending, sum(status.unexpected.values())
     if not ended:
         return f"NOTHING RUN YET: {status.total} items"
+    items = "1 item" if ended == 1 else f"{ended} items"
+    left = f"; {status.pending} still to be run" if status.pending else ""
     if wrong:
         word = "INCONCLUSIVE" if status.exit_code() == 3 else "NOT AS EXPECTED"
-        return f"{word}: {wrong} of {ended} items"
-    return f"AS EXPECTED: all of {ended} items" + (
-        f"; {status.pending} are still to be run" if status.pending else ""
-    )
+        return f"{word}: {wrong} of {items}{left}"
+    return f"AS EXPECTED: {'' if ended == 1 else 'all of '}{items}{left}"
 
 
 def as_text(folder: AuditFolder) -> str:

@@ -40,8 +40,7 @@ def create(
         InputError: it cannot be written there.
     """
     relations = {**facts, **derived, **record_tables(derived)}
-    path.write_bytes(blank({name: table.schema for name, table in relations.items()}))
-    connection = _opened(path)
+    connection = _opened(path, blank({name: table.schema for name, table in relations.items()}))
     connection.execute(f"{PATH}; BEGIN")
     for name, table in relations.items():
         if table.num_rows:
@@ -57,12 +56,13 @@ def create(
     return connection
 
 
-def _opened(path: Path) -> duckdb.DuckDBPyConnection:
+def _opened(path: Path, content: bytes) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     try:
+        path.write_bytes(content)
         return duckdb.connect(str(path), config=connect_options())
-    except duckdb.IOException as error:
+    except (duckdb.IOException, OSError) as error:
         raise InputError(
             f"DuckDB cannot write here: {str(error).splitlines()[0]}",
             str(path.parent),

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from jsonschema import Draft4Validator
 from markdown_it import MarkdownIt
 
+from gg_datalog.audit.summary import Status, headline
 from gg_datalog.cli import cli
 
 from .synthetic import HOSTILE, audit
@@ -91,6 +92,20 @@ def test_markdown_is_a_table_of_what_is_not_as_expected(folder: Path) -> None:
     counts = asked(folder, "SELECT DISTINCT status FROM items")
     assert page.count("<tr>") == len(wrong) + len(counts) + 2
     assert any(HOSTILE in row["item"] for row in wrong) and "onerror" in page
+
+
+@pytest.mark.parametrize(
+    ("counts", "unexpected", "line"),
+    [
+        ({"refines": 1}, {}, "AS EXPECTED: 1 item"),
+        ({"refines": 2, "pending": 3}, {}, "AS EXPECTED: all of 2 items; 3 still to be run"),
+        ({"refines": 2, "pending": 1}, {"refines": 1}, "NOT AS EXPECTED: 1 of 2 items; 1 still to be run"),
+        ({"inconclusive": 2}, {"inconclusive": 2}, "INCONCLUSIVE: 2 of 2 items"),
+        ({"pending": 3}, {}, "NOTHING RUN YET: 3 items"),
+    ],
+)  # fmt: skip
+def test_the_first_line(counts: dict[str, int], unexpected: dict[str, int], line: str) -> None:
+    assert headline(Status(counts, unexpected)) == line
 
 
 def test_the_summary_of_an_audit_without_a_plan(tmp_path: Path) -> None:
