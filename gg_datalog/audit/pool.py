@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -21,6 +22,7 @@ from gg_datalog.foundation.errors import InputError
 Json = dict[str, Any]
 COMMAND = (sys.executable, "-P", "-m", "gg_datalog.audit.worker")
 MARK = "GG_DATALOG_AUDIT"
+ENDING = 5.0  # seconds that a worker has to end by itself
 HOPELESS = 3  # workers that end before they are ready
 LOST = "its worker ended"
 
@@ -73,6 +75,13 @@ class Worker:
         self.task: Json | None = None
         self.ready = False
         self._buffer = b""
+
+    def end(self) -> int:
+        """Waits a moment for a worker that is about to end, and ends it; its exit code."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.process.wait(ENDING)
+        self.process.kill()
+        return self.process.wait()
 
     def give(self, task: Json) -> bool:
         """Sends a task; whether the worker is there to take it."""
@@ -160,8 +169,7 @@ class LocalPool:
         self._selector.unregister(worker.line)
         worker.close()
         self._workers.remove(worker)
-        worker.process.kill()
-        code = worker.process.wait()
+        code = worker.end()
         self._end_strays()
         if worker.task is not None and worker.ready:
             self._waiting.append(Answer(worker.task, lost=f"{LOST} ({_how(code)})"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import resource
@@ -120,8 +119,6 @@ def watch(
     os.set_blocking(ours, False)
     sys.stdout.flush()
     sys.stderr.flush()
-    gc.collect()
-    gc.freeze()  # what is there is the parent's to clean up, and stays shared
     parent = os.getpid()
     child = os.fork()
     if not child:
@@ -133,7 +130,6 @@ def watch(
     finally:
         end_descendants()
         os.close(ours)
-        gc.unfreeze()
     seen.cpu = max(seen.cpu, _gone() - before)
     return _record(scratch, status, seen), seen.measured()
 

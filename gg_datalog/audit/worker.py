@@ -7,6 +7,7 @@ the user's itself, and ends, with all processes of the item, when the socket is 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -78,7 +79,8 @@ def _say(line: socket.socket, answer: Mapping[str, Any]) -> None:
 
 
 def warm(settings: Mapping[str, Any]) -> None:
-    """Imports what every item needs: once, instead of for each."""
+    """Imports what every item needs: once, instead of for each. What is there then is not looked
+    at again for garbage, here or in an item, and so stays shared."""
     from gg_datalog.extract.signature import signature
     from gg_datalog.extract.table import load_table
     from gg_datalog.reference.views import empty_result
@@ -101,6 +103,8 @@ def warm(settings: Mapping[str, Any]) -> None:
     sys.path[:0] = settings.get("path", [])
     for name in settings.get("preload", ()):
         import_module(name)
+    gc.collect()
+    gc.freeze()
 
 
 def _rooms() -> Iterator[str]:
