@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gg_datalog.audit.pool import Worker
+
 # In a process of its own: whoever watches ends all of its descendants.
 WATCH = """
 import json, os, signal, subprocess, sys, time
@@ -92,3 +94,13 @@ def _watched(work: str, folder: Path) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def test_a_worker_that_cannot_start_says_with_which_code_it_ended() -> None:
+    worker = Worker({"preload": ["no_such_module"], "quiet": True}, "nobody's")
+    assert worker.line.recv(1) == b""
+    assert worker.end() == 1
+    assert worker.process.stderr is not None
+    with worker.process.stderr as printed:
+        assert b"no_such_module" in printed.read()
+    worker.close()
