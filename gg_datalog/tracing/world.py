@@ -18,6 +18,7 @@ import torch.distributed as dist
 from gg_datalog.foundation.errors import InputError
 from gg_datalog.tracing.objects import Awaited
 from gg_datalog.tracing.private import FakeStore, forget_ranks
+from gg_datalog.tracing.remembered import KNOWN, learnt
 
 T = TypeVar("T")
 # After how many new objects garbage is looked for: a graph has many, and all of them stay.
@@ -123,6 +124,7 @@ def never_sent(held: Mapping[int, Awaited], jobs: Sequence[tuple[str, Any]]) -> 
 
 
 def _child(job: Callable[[], T], pipe: Connection) -> None:
+    known = len(KNOWN)
     gc.freeze()  # what the parent made is the parent's to clean up
     gc.set_threshold(GARBAGE)
     torch.set_num_threads(1)
@@ -137,13 +139,13 @@ def _child(job: Callable[[], T], pipe: Connection) -> None:
         if os.environ.get("GG_DATALOG_DEBUG"):
             traceback.print_exc()
         answer = ("error", (f"{type(error).__name__}: {error}", None, None))
-    pipe.send(answer)
+    pipe.send((*answer, learnt(known)))
     pipe.close()
 
 
 def _received(pipe: Any, process: Any, who: str) -> Any:
     try:
-        kind, answer = pipe.recv()
+        kind, answer, forms = pipe.recv()
     except EOFError:
         process.join()
         code = process.exitcode or 0
@@ -155,6 +157,7 @@ def _received(pipe: Any, process: Any, who: str) -> Any:
             "(signal 9), with fewer jobs",
         ) from None
     process.join()
+    KNOWN.update(forms)  # for the ranks that are still to come
     if kind == "awaited":
         raise Awaited(*answer)
     if kind == "error":
