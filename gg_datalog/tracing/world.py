@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import sys
@@ -16,13 +15,12 @@ import torch
 import torch.distributed as dist
 
 from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.garbage import collected_seldom
 from gg_datalog.tracing.objects import Awaited
 from gg_datalog.tracing.private import FakeStore, forget_ranks
 from gg_datalog.tracing.remembered import KNOWN, learnt
 
 T = TypeVar("T")
-# After how many new objects garbage is looked for: a graph has many, and all of them stay.
-GARBAGE = 200_000
 
 
 @contextmanager
@@ -125,8 +123,7 @@ def never_sent(held: Mapping[int, Awaited], jobs: Sequence[tuple[str, Any]]) -> 
 
 def _child(job: Callable[[], T], pipe: Connection) -> None:
     known = len(KNOWN)
-    gc.freeze()  # what the parent made is the parent's to clean up
-    gc.set_threshold(GARBAGE)
+    collected_seldom()  # what the parent made is the parent's to clean up
     torch.set_num_threads(1)
     os.dup2(2, 1)  # what the program prints is not the report
     try:
