@@ -21,11 +21,11 @@ from models import example
 
 from gg_datalog import capture
 
-SIZES = {
+SIZES: dict[str, dict[str, Any]] = {
     "8b": {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32},
     "405b": {"hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128},
 }
-SHARED = {"num_key_value_heads": 8, "vocab_size": 128256}
+SHARED: dict[str, Any] = {"num_key_value_heads": 8, "vocab_size": 128256}
 HEAD = "| size | layers | ranks | mode | operators | CPU s | ms per operator | s | peak MB |"
 RULE = "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
 

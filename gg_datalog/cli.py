@@ -13,6 +13,7 @@ import click
 
 from gg_datalog.audit.commands import audit
 from gg_datalog.foundation.errors import GGError, InputError
+from gg_datalog.foundation.garbage import collected_seldom
 from gg_datalog.foundation.signals import Stopped, end, stoppable
 from gg_datalog.foundation.version import __version__
 from gg_datalog.foundation.visible import visible
@@ -435,6 +436,7 @@ for command in (explain, certificate, check, audit):
 def main() -> NoReturn:
     """Entry point: whatever happens, one message and the exit code that belongs to it."""
     stopped: Stopped | None = None
+    collected_seldom()
     try:
         with stoppable():
             cli(standalone_mode=False, prog_name="gg-datalog")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gg_datalog.foundation.garbage import collected_seldom
+
 from .command import Cli, Outcome, ended
 
 os.environ.setdefault("GG_DATALOG_CONFIRM", "0")
@@ -32,6 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "exhaustive(*ids): further variants of what other tests show, which take long; the cases of "
         "these ids (patterns), or all of them. They are run with --exhaustive.",
     )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    collected_seldom()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -25,6 +25,7 @@ from gg_datalog.audit.processes import (
     memory_of,
     own_memory_of,
 )
+from gg_datalog.foundation.garbage import collected_seldom
 
 Json = dict[str, Any]
 OFTEN = 0.05
@@ -229,6 +230,7 @@ def _child(
         if os.getppid() != parent:
             os._exit(1)
         _settle(scratch, limits, output, closed)
+        collected_seldom()
         _save(work(), scratch)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -64,7 +64,7 @@ def trace_dynamo(
             ) from error
         _check_kept(replaced)
         try:
-            with plain_calls(), lazy_modules(), context.again():
+            with plain_calls(as_written=False), lazy_modules(), context.again():
                 exported = aot_export_joint_with_descriptors(stack, captured, args, kwargs or None)
         except AssertionError as error:
             raise _constant_of_program(error) from error

@@ -95,7 +95,7 @@ def _recording(module: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
         for one in (mode, fx_traceback.preserve_node_meta(), source_lines(), inline_compiled()):
             stack.enter_context(one)
         stack.enter_context(lazy_modules())
-        stack.enter_context(plain_calls())
+        stack.enter_context(plain_calls(as_written=True))
         stack.enter_context(module_paths(module))
         yield
 

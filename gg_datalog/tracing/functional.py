@@ -23,6 +23,7 @@ from gg_datalog.tracing.tracer import (
     has_kernel,
     lazy_modules,
     node_of_functional,
+    plain_node,
     track,
 )
 
@@ -92,9 +93,7 @@ class _Aliasing(fx.Interpreter):  # type: ignore[misc]
             of, place = n.args
             return self.env[of][place]
         args, kwargs = (fx.node.map_arg(given, self._new) for given in (n.args, n.kwargs))
-        graph = current_tracer().graph
-        name = graph._target_to_str(n.target.overloadpacket.__name__)
-        node = graph.create_node("call_function", n.target, args, kwargs, name)
+        node = plain_node(current_tracer().graph, n.target, args, kwargs)
         node.meta = dict(n.meta)
         value = n.meta["val"]
         if isinstance(value, torch.Tensor):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import sys
@@ -16,12 +15,12 @@ import torch
 import torch.distributed as dist
 
 from gg_datalog.foundation.errors import InputError
+from gg_datalog.foundation.garbage import collected_seldom
 from gg_datalog.tracing.objects import Awaited
 from gg_datalog.tracing.private import FakeStore, forget_ranks
+from gg_datalog.tracing.remembered import KNOWN, learnt
 
 T = TypeVar("T")
-# After how many new objects garbage is looked for: a graph has many, and all of them stay.
-GARBAGE = 200_000
 
 
 @contextmanager
@@ -123,8 +122,8 @@ def never_sent(held: Mapping[int, Awaited], jobs: Sequence[tuple[str, Any]]) -> 
 
 
 def _child(job: Callable[[], T], pipe: Connection) -> None:
-    gc.freeze()  # what the parent made is the parent's to clean up
-    gc.set_threshold(GARBAGE)
+    known = len(KNOWN)
+    collected_seldom()  # what the parent made is the parent's to clean up
     torch.set_num_threads(1)
     os.dup2(2, 1)  # what the program prints is not the report
     try:
@@ -137,13 +136,13 @@ def _child(job: Callable[[], T], pipe: Connection) -> None:
         if os.environ.get("GG_DATALOG_DEBUG"):
             traceback.print_exc()
         answer = ("error", (f"{type(error).__name__}: {error}", None, None))
-    pipe.send(answer)
+    pipe.send((*answer, learnt(known)))
     pipe.close()
 
 
 def _received(pipe: Any, process: Any, who: str) -> Any:
     try:
-        kind, answer = pipe.recv()
+        kind, answer, forms = pipe.recv()
     except EOFError:
         process.join()
         code = process.exitcode or 0
@@ -155,6 +154,7 @@ def _received(pipe: Any, process: Any, who: str) -> Any:
             "(signal 9), with fewer jobs",
         ) from None
     process.join()
+    KNOWN.update(forms)  # for the ranks that are still to come
     if kind == "awaited":
         raise Awaited(*answer)
     if kind == "error":

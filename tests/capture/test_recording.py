@@ -95,8 +95,19 @@ def transposed_in_place(self: Program, x: torch.Tensor) -> Any:
     return (z[0] + y.sum(1)).sum()
 
 
+def same_layers(self: Program, x: torch.Tensor) -> Any:
+    """The second time of all that is remembered, under a collective, in views and in parts."""
+    for layer in range(3):
+        x = nn.functional.softmax(x @ self.weight.t(), dim=1).to(torch.float64).float()
+        left, right = x.chunk(2, dim=1)
+        y = torch.cat([right * (layer + 1), left], 1).contiguous()
+        dist.all_reduce(y)
+        x = nn.functional.layer_norm(y, (4,)) + y.view(2, 8)[:, ::2].reshape(-1).max()
+    return x.sum()
+
+
 PROGRAMS: list[Function] = [
-    written_view, written_half, written_buffer, reduced_in_place, started_and_waited_for,
+    same_layers, written_view, written_half, written_buffer, reduced_in_place, started_and_waited_for,
     several_results, constants, drawn, transposed_in_place,
 ]  # fmt: skip
 
@@ -120,7 +131,7 @@ def long_ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
         patched.setattr(functional, "_untouched", lambda graph: iter(()))
         for route in (eager_route, dynamo_route):
-            patched.setattr(route, "plain_calls", nullcontext)
+            patched.setattr(route, "plain_calls", lambda as_written: nullcontext())
         yield
 
 
@@ -160,13 +171,13 @@ def test_only_what_is_near_a_write_is_functionalized(monkeypatch: pytest.MonkeyP
 
 def test_operators_are_recorded_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[str] = []
-    original = tracer._recorded
+    original = tracer._known_by
 
-    def noted(tracer: Any, func: Any, *rest: Any) -> Any:
-        recorded.append(str(func))
-        return original(tracer, func, *rest)
+    def noted(tracer: Any, node: torch.fx.Node, out: Any) -> Any:
+        recorded.append(str(node.target))
+        return original(tracer, node, out)
 
-    monkeypatch.setattr(tracer, "_recorded", noted)
+    monkeypatch.setattr(tracer, "_known_by", noted)
     documents(several_results, "eager")
     assert {"aten.mm.default", "aten.topk.default"} <= set(recorded)
     recorded.clear()

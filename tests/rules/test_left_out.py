@@ -87,3 +87,42 @@ def test_a_reduction_that_is_left_out(family: str, tmp_path: Path) -> None:
     assert {name.partition(".")[2] for name in first.dist} == {node}, str(result)
     causes = [f for f in result.findings if f.code == code]
     assert len({f.message for f in causes}) == len(causes), str(result)
+
+
+RESIDUAL = """x: f32[4, 8]
+w: f32[8, 8]
+v: f32[8, 8]
+a = mm(x, w)
+h = add.Tensor(x, a)
+p = mm(h, v)
+return relu(add.Tensor(h, p))"""
+SECOND_LAYER = """x: f32[4, 8]
+w: f32[4, 8]
+v: f32[4, 8]
+b = mm(slice.Tensor(x, 1, 4 * rank, 4 * rank + 4), w)
+a = {a}
+h = add.Tensor(x, a)
+p = mm(slice.Tensor(h, 1, 4 * rank, 4 * rank + 4), v)
+q = {p}
+return relu(add.Tensor(h, q))"""
+
+
+@pytest.mark.parametrize(
+    ("a", "p", "verdict"),
+    [
+        (SUM.format("b"), SUM.format("p"), "refines"),
+        (SUM.format("b"), "p", "does-not-refine"),
+        ("b", SUM.format("p"), "does-not-refine"),
+    ],
+)
+def test_behind_a_residual_that_was_reduced(a: str, p: str, verdict: str, tmp_path: Path) -> None:
+    """The residual of a second layer is a sum over ranks, too, and all of it is there: the part
+    that is added to it is as surely missing its reduction as in the first layer."""
+    dist = SECOND_LAYER.replace("{a}", a).replace("{p}", p)
+    write(Case("residual", RESIDUAL, dist), tmp_path)
+    result = verify(tmp_path, engine="clingo", repairs=False, confirm=0)
+    assert result.verdict == verdict, str(result)
+    if verdict == "does-not-refine":
+        (first, *_) = result.findings
+        missing = "a" if a == "b" else "p"
+        assert (first.code, first.seq, first.certain) == ("GG108", missing, True)

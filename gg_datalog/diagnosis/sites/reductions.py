@@ -153,10 +153,30 @@ class Reduction:
         terms = [term for (term,) in self.scene.rows(_TERMS, user)]
         if not terms:
             return linear(self.scene, [user], self.operands)
-        held = [h for h in self.scene.held(terms) if not h.whole]
-        added = {rank for thing in self.scene.things("dist", terms) for rank in thing.ranks}
+        held = [h for h in self._left_open(terms) if not h.whole]
+        added = {r for t in self.scene.things("dist", [h.dist for h in held]) for r in t.ranks}
         parts = {(h.parts if len(added) > 1 else h.dist) for h in held}
         return len(parts) > 1 or not self.everywhere
+
+    def _left_open(self, terms: Sequence[str]) -> Iterator[Held]:
+        """What the terms of a sum hold; parts of another tensor that are all there add up to it, as
+        those of a residual do that was reduced before."""
+        by_tensor: dict[str, list[Held]] = {}
+        for held in self.scene.held(terms):
+            by_tensor.setdefault(held.seq, []).append(held)
+        for seq, rows in by_tensor.items():
+            if seq == self.origin or not self._all_there(rows):
+                yield from rows
+
+    def _all_there(self, rows: Sequence[Held]) -> bool:
+        """Are these all the parts of one sum, each of them once?"""
+        parts = [self.scene.part(h.parts) for h in rows if not h.whole]
+        if not parts or not all(part is not None and part.kind == "sum" for part in parts):
+            return False
+        known = [part for part in parts if part is not None]
+        along = {(part.along, part.extent) for part in known}
+        spans = sorted((part.lo, part.hi) for part in known)
+        return len(along) == 1 and complete(spans, known[0].extent)
 
     # ---- in words --------------------------------------------------------------------------------
     @property
