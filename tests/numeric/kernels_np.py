@@ -668,6 +668,96 @@ def fused_rms_norm_backward(
     return dx, dw.reshape(-1, x.shape[-1]).sum(0)
 
 
+# ---- channels ------------------------------------------------------------------------------------------
+def ways(
+    sizes: Sequence[Sequence[int]], way: Sequence[Sequence[int]], transposed: bool
+) -> list[Array]:
+    """Per dimension in space: 1 where a position of the result, one of the input and one of the
+    kernel meet. ``sizes`` are of input, kernel and result."""
+    found = []
+    for x, k, y, step, before, apart in zip(*sizes, *way[:3], strict=True):
+        result, given = np.arange(y)[:, None, None], np.arange(x)[None, :, None]
+        fixed, moved = (result, given) if transposed else (given, result)
+        found.append(1.0 * (fixed == moved * step + np.arange(k) * apart - before))
+    return found
+
+
+def convolved(kind: str, a: Array, b: Array, meet: Sequence[Array]) -> Array:
+    """A convolution or one of its gradients. ``[batch, group, channel, ...]`` of input and result,
+    ``[group, channel of the result, channel of the input, ...]`` of the kernel."""
+    xs, ks, ys = ("uvw"[: len(meet)], "klm"[: len(meet)], "xyz"[: len(meet)])
+    named = {"x": f"ngc{xs}", "k": f"goc{ks}", "y": f"ngo{ys}"}
+    first, second, out = {"y": "xky", "x": "ykx", "k": "yxk"}[kind]
+    between = [f"{y}{x}{k}" for y, x, k in zip(ys, xs, ks, strict=True)]
+    text = ",".join([named[first], named[second], *between])
+    return np.einsum(f"{text}->{named[out]}", a, b, *meet)
+
+
+def in_groups(x: Array, dim: int, groups: int) -> Array:
+    """A dimension as groups and what is in a group."""
+    return x.reshape(*x.shape[:dim], groups, x.shape[dim] // groups, *x.shape[dim + 1 :])
+
+
+def _kernel_in_groups(w: Array, groups: int, transposed: bool) -> Array:
+    grouped = in_groups(w, 0, groups)
+    return np.swapaxes(grouped, 1, 2) if transposed else grouped
+
+
+@op("aten.convolution")
+def convolution(
+    x: Array, w: Array, b: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    more: Any, groups: int,
+) -> Array:  # fmt: skip
+    way = [stride, padding, dilation, more]
+    result = [
+        (e - 1) * s - 2 * p + d * (k - 1) + m + 1 if transposed else (e + 2 * p - d * (k - 1) - 1) // s + 1
+        for e, k, s, p, d, m in zip(x.shape[2:], w.shape[2:], *way, strict=True)
+    ]  # fmt: skip
+    meet = ways([x.shape[2:], w.shape[2:], result], way, transposed)
+    made = convolved("y", in_groups(x, 1, groups), _kernel_in_groups(w, groups, transposed), meet)
+    made = made.reshape(x.shape[0], -1, *result)
+    return made if b is None else made + b.reshape(-1, *[1] * len(result))
+
+
+@op("aten.convolution_backward")
+def convolution_backward(
+    g: Array, x: Array, w: Array, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, more: Any, groups: int, mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    meet = ways([x.shape[2:], w.shape[2:], g.shape[2:]], [stride, padding, dilation], transposed)
+    of_g, of_x = in_groups(g, 1, groups), in_groups(x, 1, groups)
+    dx = convolved("x", of_g, _kernel_in_groups(w, groups, transposed), meet).reshape(x.shape)
+    dw = convolved("k", of_g, of_x, meet)
+    dw = (np.swapaxes(dw, 1, 2) if transposed else dw).reshape(w.shape)
+    db = np.moveaxis(g, 1, 0).reshape(g.shape[1], -1).sum(1)
+    return tuple(a if kept else None for a, kept in zip((dx, dw, db), mask, strict=True))
+
+
+@op("aten.native_group_norm")
+def native_group_norm(
+    x: Array, w: Any, b: Any, n: int, c: int, space: int, groups: int, eps: float
+) -> Any:
+    out, mu, inverse = layer_norm(x.reshape(n, groups, -1), np.ones(1), np.zeros(1), eps)
+    beside = (c, *[1] * (x.ndim - 2))
+    out = out.reshape(x.shape) * (1 if w is None else w.reshape(beside))
+    return out + (0 if b is None else b.reshape(beside)), mu[..., 0], inverse[..., 0]
+
+
+@op("aten.native_group_norm_backward")
+def native_group_norm_backward(
+    g: Array, x: Array, mu: Array, inverse: Array, w: Any, n: int, c: int, space: int, groups: int,
+    mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    scaled = g * (1 if w is None else w.reshape(c, *[1] * (x.ndim - 2)))
+    rows = [a.reshape(n, groups, -1) for a in (scaled, x)]
+    statistics = [a.reshape(n, groups, 1) for a in (mu, inverse)]
+    dx = layer_norm_backward(*rows, *statistics, np.ones(1))[0].reshape(x.shape)
+    plain = ((rows[1] - statistics[0]) * statistics[1]).reshape(x.shape)
+    over = tuple(i for i in range(x.ndim) if i != 1)
+    made = dx, (g * plain).sum(over), g.sum(over)
+    return tuple(a if kept else None for a, kept in zip(made, mask, strict=True))
+
+
 @op("apex.fused_layer_norm_affine_fwd")
 def apex_layer_norm(x: Array, w: Array, b: Array, shape: Any, eps: float) -> Any:
     y, mu, inverse = layer_norm(x, w, b, eps)
