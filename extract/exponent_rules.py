@@ -123,6 +123,8 @@ def quotient(ctx: Context, made: View, a: View, b: View) -> View:
     terms = collected(ctx, [*(wide(t, shape) for t in one.terms), *minus])
     if terms is None:
         return made
+    if terms and core is not None and ctx.side.is_one(core):
+        core = None  # a number by something: it is in ``by``
     return noted(ctx, made, Weighted(core, terms, one.by * two.by.inverse()))
 
 
