@@ -92,6 +92,33 @@ def logit_backward(g: Array, x: Array, eps: float | None = None) -> Array:
     return np.where((x >= low) & (x <= 1 - low), inside, np.nan if eps is None else 0)
 
 
+def smooth_l1(d: Array, bend: float = 1.0, **_: Any) -> Array:
+    """A square near 0, further away a line."""
+    return np.where(np.abs(d) < bend, d * d / (2 * bend), np.abs(d) - bend / 2)
+
+
+def smooth_l1_slope(d: Array, bend: float = 1.0, **_: Any) -> Array:
+    """The gradient of :func:`smooth_l1`."""
+    return np.where(np.abs(d) < bend, d / bend, np.sign(d))
+
+
+def binary_cross_entropy(x: Array, target: Array, **_: Any) -> Array:
+    """Of probabilities."""
+    with np.errstate(all="ignore"):
+        logs = np.maximum(np.log(x), -100), np.maximum(np.log(1 - x), -100)
+    return -(target * logs[0] + (1 - target) * logs[1])
+
+
+def binary_cross_entropy_backward(g: Array, x: Array, target: Array, **_: Any) -> Array:
+    """The gradient of :func:`binary_cross_entropy`."""
+    return g * (x - target) / np.maximum(x * (1 - x), 1e-12)
+
+
+def binary_cross_entropy_with_logits(x: Array, target: Array, **_: Any) -> Array:
+    """Of logits."""
+    return np.logaddexp(0, x) - x * target
+
+
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "abs": np.abs, "cos": np.cos, "sin": np.sin, "exp": np.exp, "log": np.log, "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh, "sigmoid": sigmoid, "gelu": gelu,
@@ -110,6 +137,10 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "hardswish_backward": hardswish_backward,
     "hardsigmoid_backward": lambda g, x: np.where(np.abs(x) < 3, g / 6, 0),
     "atan2": np.arctan2, "copysign": np.copysign, "nextafter": np.nextafter, "signbit": np.signbit,
+    "smooth_l1": smooth_l1, "smooth_l1_slope": smooth_l1_slope,
+    "binary_cross_entropy": binary_cross_entropy,
+    "binary_cross_entropy_backward": binary_cross_entropy_backward,
+    "binary_cross_entropy_with_logits": binary_cross_entropy_with_logits,
     "angle": lambda x: np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0)),
 }  # fmt: skip
 SAME_TYPE = (
@@ -274,6 +305,8 @@ def log_softmax_backward(g: Array, y: Array, dim: Any, *_: Any) -> Array:
 
 @op("aten.linalg_vector_norm")
 def vector_norm(x: Array, order: Any = 2, dim: Any = None, keepdim: bool = False) -> Array:
+    if order == 1:
+        return np.asarray(np.abs(x).sum(axes(dim, x.ndim), keepdims=keepdim))
     assert order == 2
     return np.asarray(np.sqrt((x * x).sum(axes(dim, x.ndim), keepdims=keepdim)))
 
@@ -320,6 +353,50 @@ def nll_loss2d_backward(g: Array, x: Array, target: Array, *more: Any) -> Array:
 @op("aten.mse_loss_backward")
 def mse_loss_backward(g: Array, x: Array, y: Array, reduction: int) -> Array:
     return 2 * (x - y) * g / (x.size if reduction == MEAN else 1)
+
+
+def _of_all(each: Array, reduction: int) -> Array:
+    return each if reduction == NONE else np.asarray(each.sum() / (each.size if reduction == MEAN else 1))
+
+
+@op("aten.smooth_l1_loss")
+def smooth_l1_loss(x: Array, y: Array, reduction: int = MEAN, beta: float = 1.0) -> Array:
+    return _of_all(smooth_l1(x - y, beta), reduction)
+
+
+@op("aten.huber_loss")
+def huber_loss(x: Array, y: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
+    return _of_all(smooth_l1(x - y, delta) * delta, reduction)
+
+
+@op("aten.smooth_l1_loss_backward")
+def smooth_l1_loss_backward(g: Array, x: Array, y: Array, reduction: int, beta: float) -> Array:
+    return g * smooth_l1_slope(x - y, beta) / (x.size if reduction == MEAN else 1)
+
+
+@op("aten.huber_loss_backward")
+def huber_loss_backward(g: Array, x: Array, y: Array, reduction: int, delta: float) -> Array:
+    return g * smooth_l1_slope(x - y, delta) * delta / (x.size if reduction == MEAN else 1)
+
+
+@op("aten.binary_cross_entropy")
+def bce_loss(x: Array, y: Array, weight: Any = None, reduction: int = MEAN) -> Array:
+    return _of_all(binary_cross_entropy(x, y), reduction)
+
+
+@op("aten.binary_cross_entropy_with_logits")
+def bce_logits(
+    x: Array, y: Array, weight: Any = None, positive: Any = None, reduction: int = MEAN
+) -> Array:
+    return _of_all(binary_cross_entropy_with_logits(x, y), reduction)
+
+
+@op("aten.binary_cross_entropy_backward")
+def bce_backward(
+    g: Array, x: Array, y: Array, weight: Any = None, reduction: int = MEAN
+) -> Array:
+    made = binary_cross_entropy_backward(g, x, y)
+    return made / (x.size if reduction == MEAN else 1)
 
 
 @op("aten.addcmul")

@@ -24,8 +24,8 @@ got = squeeze.dim(gather(x, 1, unsqueeze(there, 1)), 1)
 of = all_reduce(masked_fill.Scalar(got, far, 0.0), "sum", "t")
 """
 EACH = "each = sub.Tensor(lse, of)\n"
-NLL = "l = nll_loss_forward(ls, y, None, 0, -100)\n"
-LOSS = Case("lse less the target's", SEQ + NLL + "v = clone(l[0])\nreturn v",
+LOSS = Case("lse less the target's",
+            SEQ + "v = neg(squeeze.dim(gather(ls, 1, unsqueeze(y, 1)), 1))\nreturn v",
             filled(TERMS + EACH + "return each"), 3, groups=T)  # fmt: skip
 OF_TERMS = """
 the maximum is not put back | add.Tensor(log(z), m) | log(z)
@@ -41,7 +41,9 @@ a bound too low | ge.Scalar(y, 4 * rank + 4) | ge.Scalar(y, 4 * rank + 3)
 """
 
 # ---- the gradient of each: of a number, the same for all tokens, and of one per token
-BACK = NLL + "g: f32[6]\none: f32[6] = ones([6])\nb: f32[6, 12] = nll_loss_backward(%s, ls, y, None, 0, -100, l[1])\n"
+ONES = "g: f32[6]\none: f32[6] = ones([6])\n"
+BACK = ONES + "empty: f32[6, 12] = zeros([6, 12])\n"
+BACK += "b: f32[6, 12] = scatter_add(empty, 1, unsqueeze(y, 1), unsqueeze(neg(%s), 1))\n"
 BACK += "dx = _log_softmax_backward_data(b, ls, 1, 'float32')\nreturn dx"
 BY = """
 away: f32[6] = where.self(near, neg({g}), none)
@@ -50,7 +52,6 @@ soft = mul.Tensor(expand(unsqueeze(div.Tensor({g}, z), 1), [6, 4]), e)
 dx = add.Tensor(hot, soft)
 return dx
 """
-ONES = "g: f32[6]\none: f32[6] = ones([6])\n"
 HEAD = ONES + "none: f32[()] = const(0.0)\nzeros0: f32[6, 4] = zeros([6, 4])\n"
 OF_GRADIENT = """
 plus one-hot | neg({g}), none | {g}, none
@@ -143,25 +144,36 @@ NORMS = (
         "|add.Tensor(all_reduce(linalg_vector_norm(a, 1), 'sum', 'g'), sum(abs(b)))}\nreturn n",
     ),
     pair(
-        "the largest of a list",
-        FIRST + "n = {linalg_vector_norm(stack([linalg_vector_norm(a, BIG), linalg_vector_norm(b, BIG)]), BIG)"
-        "|max(stack([all_reduce(amax(abs(a)), 'max', 'g'), linalg_vector_norm(b, BIG)]))}\nreturn n",
-    ),
-    pair(
         "squares of magnitudes",
         FIRST + "n = {linalg_vector_norm(a)"
         "|pow.Tensor_Scalar(all_reduce(sum(pow.Tensor_Scalar(abs(a), 2.0)), 'sum', 'g'), 0.5)}\nreturn n",
     ),
 )  # fmt: skip
+SHARDS = "a: f32[5, 6]\nb: f32[4]\n"
+FLAT = Case(
+    "the norm of shards of a flat buffer",
+    SHARDS + "n = linalg_vector_norm(stack([linalg_vector_norm(a), linalg_vector_norm(b)]))\nreturn n",
+    SHARDS + "z: f32[2] = zeros([2])\nf: f32[36] = cat([view(a, [30]), b, z])\n"
+    "s = slice(f, 0, 9 * rank, 9 * rank + 9)\n"
+    "q = all_reduce(sum(pow.Tensor_Scalar(s, 2)), 'sum', 'g')\nreturn sqrt(q)",
+    4,
+)
 OTHER_NORMS = (
+    FLAT,
+    FLAT.miss("shards that overlap", "9 * rank + 9", "9 * rank + 10 - rank // 3"),
+    FLAT.miss("shards with a gap", "9 * rank + 9", "9 * rank + 8"),
+    FLAT.miss("the norms of shards", "all_reduce(sum(pow.Tensor_Scalar(s, 2)), 'sum', 'g')",
+              "pow.Tensor_Scalar(all_reduce(sqrt(sum(pow.Tensor_Scalar(s, 2))), 'sum', 'g'), 2)"),
+    FLAT.miss("one tensor twice", "b, z])", "slice(view(a, [30]), 0, 0, 4), z])"),
+    FLAT.miss("ones behind", "zeros([2])", "ones([2])"),
     NORMS[0],
     NORMS[0].miss("not reduced", "all_reduce(linalg_vector_norm(a, 1), 'sum', 'g')", "linalg_vector_norm(a, 1)"),
     NORMS[0].miss("the largest", "a, 1), 'sum'", "a, 1), 'max'"),
     NORMS[0].miss("without magnitudes", "sum(abs(b))", "sum(b)"),
-    NORMS[2],
-    NORMS[2].miss("without squares", "abs(a), 2.0)", "abs(a), 1.0)"),
-    NORMS[2].miss("without the root", "'g'), 0.5)", "'g'), 1.0)"),
-    NORMS[2].miss("not reduced", "all_reduce(sum(pow.Tensor_Scalar(abs(a), 2.0)), 'sum', 'g')",
+    NORMS[1],
+    NORMS[1].miss("without squares", "abs(a), 2.0)", "abs(a), 1.0)"),
+    NORMS[1].miss("without the root", "'g'), 0.5)", "'g'), 1.0)"),
+    NORMS[1].miss("not reduced", "all_reduce(sum(pow.Tensor_Scalar(abs(a), 2.0)), 'sum', 'g')",
                   "sum(pow.Tensor_Scalar(abs(a), 2.0))"),
 )  # fmt: skip
 
