@@ -18,8 +18,10 @@ from gg_datalog.extract.exponent_rules import (
 from gg_datalog.extract.exponents import (
     also_sum,
     collected,
+    over,
     repeats,
     tidy,
+    wide,
     written_terms,
 )
 from gg_datalog.extract.graph import Ref, is_symbolic
@@ -100,8 +102,9 @@ def _by_rows(
         found = collected(ctx, [v.scaled(by) for v, by in rows])
         if found:
             also_sum(ctx, made, found, known=False)
-        if gradient is not None and len(parts) == 1 and ctx.side.exponentials:
-            also_sum(ctx, made, [gradient, power.scaled(rows[1][1])], known=False)
+        if gradient is not None and ctx.side.exponentials:
+            softmax = collected(ctx, [power.scaled(by) for _, by in rows[1::2]])
+            _of_two(ctx, made, gradient, softmax)
         return
     if len(parts) == 1:  # the factor stays outside, where other forms find it
         ours = parts[0].factor.scaled(MINUS)
@@ -109,13 +112,27 @@ def _by_rows(
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, ours], linear=(0, 1))[0])
         if gradient is not None and ctx.side.exponentials:  # as it comes of each term of a loss
             by = multiplied(ctx, power, one).scaled(parts[0].factor.scale * parts[0].total)
-            also_sum(ctx, made, [gradient, by.scaled(MINUS)], known=False)
+            _of_two(ctx, made, gradient, [by.scaled(MINUS)])
     else:
         apart = added(ctx, rows)
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, one], linear=(0, 1))[0])
     if any(part.hidden is not None for part in parts):
         rest = [p._replace(pattern=p.hidden or p.pattern, hidden=None) for p in parts]
         _by_rows(ctx, made, out, rest)
+
+
+def _of_two(
+    ctx: Context, made: View, gradient: View, softmax: Sequence[View] | None
+) -> None:
+    """Notes a gradient as that of the target's own score and that of the logarithm of the sum."""
+    if not softmax:
+        return
+    terms = [gradient, *softmax]
+    also_sum(ctx, made, terms, known=False)
+    rows = [over(made, wide(term, made.shape)) for term in terms]
+    found = [row.scaled(made.scale.inverse()) for row in rows if row is not None]
+    if len(found) == len(rows):
+        ctx.side.sum_of_multiples(made.base, found)
 
 
 # ---- the loss over classes

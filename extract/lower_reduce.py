@@ -20,6 +20,8 @@ from gg_datalog.extract.exponent_rules import (
 )
 from gg_datalog.extract.exponents import (
     also_sum,
+    leaves,
+    repeats,
     written_terms,
 )
 from gg_datalog.extract.graph import is_symbolic
@@ -86,9 +88,28 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
         out = over_dims(
             ctx, out, [(x, letters)], kept, lambda of: reduced(ctx, of[0], dims, "sum", False)
         )
+        if ctx.side.exponentials and x.base in ctx.side.notes.summed:
+            _constants_apart(ctx, out, x, dims)
     for dim in sorted(dims) if keep else ():
         out = out.unsqueezed(dim)
     return out
+
+
+def _constants_apart(ctx: Context, made: View, x: View, dims: Sequence[int]) -> None:
+    """Notes the sum of a logarithm of softmax as that of the scores, less as many times the
+    logarithm of all their exponentials (label smoothing)."""
+    terms = leaves(ctx, x)
+    same = [all(repeats(t.dims[i]) for i in dims) for t in terms]
+    apart = [t for t, constant in zip(terms, same, strict=True) if not constant]
+    if len(apart) != 1 or not any(same) or x.scale.zero:
+        return
+    rows = [reduced(ctx, apart[0], dims, "sum", False)]
+    many = count(prod(x.shape[i] for i in dims))
+    for term, constant in zip(terms, same, strict=True):
+        if constant:
+            left = tuple(dim for i, dim in enumerate(term.dims) if i not in dims)
+            rows.append(View(term.base, left, term.scale * many))
+    also_sum(ctx, made, rows)
 
 
 def _element_by_element(ctx: Context, x: View) -> View | None:

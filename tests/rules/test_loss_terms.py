@@ -87,6 +87,47 @@ GRADIENTS = (
     *gradient("the gradient of their sum", "clone(one)", "clone(one)"),
 )
 
+# ---- labels that are smoothed, and a loss of the logarithm of the sum beside it
+SMOOTH = Case(
+    "smoothed labels",
+    SEQ + "n = neg(squeeze.dim(gather(ls, 1, unsqueeze(y, 1)), 1))\n"
+    "s = div.Tensor(sum.dim_IntList(ls, [1]), 12)\n"
+    "v = sub.Tensor(mul.Tensor(n, 0.75), mul.Tensor(s, 0.25))\nreturn v",
+    filled(TERMS + 'total = all_reduce(sum.dim_IntList(x, [1]), "sum", "t")\n'
+           "rest = sub.Tensor(lse, div.Tensor(total, 12))\n"
+           "v = add.Tensor(mul.Tensor(sub.Tensor(lse, of), 0.75), mul.Tensor(rest, 0.25))\nreturn v"),
+    3,
+    groups=T,
+)
+BESIDE = Case(
+    "a gradient of two losses",
+    SEQ + BACK.replace("return dx", "") % "g" + "h: f32[6]\n"
+    "d = add.Tensor(dx, mul.Tensor(expand(unsqueeze(h, 1), [6, 12]), exp(ls)))\nreturn d",
+    filled(TERMS + HEAD + "h: f32[6]\n"
+           + BY.replace("zeros([6, 4])", "zeros0").replace("div.Tensor({g}, z)", "div.Tensor(add.Tensor(g, h), z)")
+           .replace("{g}", "g").replace("dx", "d")),
+    3,
+    groups=T,
+)
+MORE = (
+    SMOOTH,
+    *misses(SMOOTH, """
+over the classes of a rank | div.Tensor(total, 12) | div.Tensor(total, 4)
+scores of a rank | total = all_reduce(sum.dim_IntList(x, [1]), "sum", "t") | total = sum.dim_IntList(x, [1])
+other shares | 0.75) | 0.5)
+the scores alone | sub.Tensor(lse, div.Tensor(total, 12)) | neg(div.Tensor(total, 12))
+without their maximum | sum.dim_IntList(x, [1]) | sum.dim_IntList(sub.Tensor(x, unsqueeze(m, 1)), [1])
+"""),
+    BESIDE,
+    *misses(BESIDE, """
+of the first one | add.Tensor(g, h) | clone(g)
+of the second one | add.Tensor(g, h) | clone(h)
+taken away | add.Tensor(g, h) | sub.Tensor(g, h)
+of the product | add.Tensor(g, h) | mul.Tensor(g, h)
+one-hot of both | near, neg(g) | near, neg(add.Tensor(g, h))
+"""),
+)  # fmt: skip
+
 # ---- errors per element
 ERRORS = (
     ("smooth_l1_loss(x, t, {r})", "smooth_l1_loss(x, t, {r}, 0.5)"),
@@ -218,6 +259,7 @@ TABLES = (
     LOSS.miss("the other way round", "sub.Tensor(lse, of)", "sub.Tensor(of, lse)"),
     LOSS.miss("the lookup is halved", "sub.Tensor(lse, of)", "sub.Tensor(lse, of, alpha=0.5)"),
     *GRADIENTS,
+    *MORE,
 )
 def test_loss_terms(case: Case, outcomes: Outcomes) -> None:
     """A loss of two terms, and its gradient of two."""
