@@ -116,9 +116,7 @@ def _term_by_term(ctx: Context, made: View, core: View, form: Weighted) -> None:
     for term in apart:
         one = replace(term, scale=ONE)
         product_of = (
-            by
-            if ctx.side.is_one(term)
-            else ctx.elementwise("mul", [one, by], linear=(0, 1))[0]
+            by if ctx.side.is_one(term) else ctx.elementwise("mul", [one, by], linear=(0, 1))[0]
         )
         rows.append(over(made, product_of.scaled(term.scale * form.by * made.scale.inverse())))
     found = [row for row in rows if row is not None]

@@ -15,7 +15,6 @@ from gg_datalog.extract import (
     lower_bits,
     lower_channels,
     lower_contract,
-    lower_errors,
     lower_experts,
     lower_index,
     lower_lookup,

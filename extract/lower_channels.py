@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
-from gg_datalog.extract.context import Context, Unsupported, Value, count, lowers
+from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_contract import refine
@@ -56,7 +55,7 @@ def _convolved(ctx: Context, x: View, w: View, way: str, transposed: bool) -> Vi
     """The sum over the channels of each group, and the bias."""
     groups = _groups(ctx)
     x, w = _grouped(x, 1, groups), _grouped(w, 0, groups)
-    size = list(ctx.node.shape or ())[2:]
+    size = _ints(ctx.node.shape)[2:]
     inside, outside = ("o", "c") if not transposed else ("c", "o")
     made = _summed(
         ctx,
@@ -126,8 +125,8 @@ def _summed(
         sizes.append(list(around))
         names = [*letters, *(f"{kind}{i}" for i in range(len(around)))]
         lettered.append((View(x.base, x.dims), names))
-    letters = {n for _, names in lettered for n in names}
-    gone = [n for n in FACTORS if n in letters and n not in out]
+    given = {n for _, names in lettered for n in names}
+    gone = [n for n in FACTORS if n in given and n not in out]
     for letter in gone:
         dims = [
             dim

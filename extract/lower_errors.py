@@ -1,5 +1,5 @@
-"""Losses element by element, of how far numbers are from their targets: less than squared where that
-is far (smooth L1, Huber), and of probabilities."""
+"""Losses element by element, of how far numbers are from their targets: less than squared where
+that is far (smooth L1, Huber), and of probabilities."""
 
 from __future__ import annotations
 

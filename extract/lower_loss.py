@@ -111,8 +111,9 @@ def _by_rows(
         apart = added(ctx, [(power, parts[0].total), (parts[0].pattern or ones, MINUS)])
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, ours], linear=(0, 1))[0])
         if gradient is not None and ctx.side.exponentials:  # as it comes of each term of a loss
-            by = multiplied(ctx, power, one).scaled(parts[0].factor.scale * parts[0].total)
-            _of_two(ctx, made, gradient, [by.scaled(MINUS)])
+            softened = multiplied(ctx, power, one)
+            softened = softened.scaled(parts[0].factor.scale * parts[0].total * MINUS)
+            _of_two(ctx, made, gradient, [softened])
     else:
         apart = added(ctx, rows)
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, one], linear=(0, 1))[0])
@@ -121,9 +122,7 @@ def _by_rows(
         _by_rows(ctx, made, out, rest)
 
 
-def _of_two(
-    ctx: Context, made: View, gradient: View, softmax: Sequence[View] | None
-) -> None:
+def _of_two(ctx: Context, made: View, gradient: View, softmax: Sequence[View] | None) -> None:
     """Notes a gradient as that of the target's own score and that of the logarithm of the sum."""
     if not softmax:
         return

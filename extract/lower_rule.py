@@ -111,9 +111,7 @@ def _one(ctx: Context, row: Row) -> list[View]:
     if row.assume:
         ctx.notes.assume("opaque kernel", row.assume)
     sizes = known | {n: e for v, ns in lettered for n, e in zip(ns, v.shape, strict=True) if e > 1}
-    return [
-        _grouped(v.scaled(times), dims, sizes) for v, dims in zip(made, results, strict=True)
-    ]
+    return [_grouped(v.scaled(times), dims, sizes) for v, dims in zip(made, results, strict=True)]
 
 
 def _once(row: Row, lettered: Sequence[Lettered]) -> tuple[list[Lettered], Scale]:

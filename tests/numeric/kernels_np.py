@@ -356,7 +356,11 @@ def mse_loss_backward(g: Array, x: Array, y: Array, reduction: int) -> Array:
 
 
 def _of_all(each: Array, reduction: int) -> Array:
-    return each if reduction == NONE else np.asarray(each.sum() / (each.size if reduction == MEAN else 1))
+    return (
+        each
+        if reduction == NONE
+        else np.asarray(each.sum() / (each.size if reduction == MEAN else 1))
+    )
 
 
 @op("aten.smooth_l1_loss")
@@ -392,9 +396,7 @@ def bce_logits(
 
 
 @op("aten.binary_cross_entropy_backward")
-def bce_backward(
-    g: Array, x: Array, y: Array, weight: Any = None, reduction: int = MEAN
-) -> Array:
+def bce_backward(g: Array, x: Array, y: Array, weight: Any = None, reduction: int = MEAN) -> Array:
     made = binary_cross_entropy_backward(g, x, y)
     return made / (x.size if reduction == MEAN else 1)
 

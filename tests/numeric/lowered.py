@@ -698,7 +698,8 @@ def _convolution_kernel(op: Operator, operands: list[Array]) -> list[Array]:
     """A convolution or one of its gradients, added up over the channels (of a part: some of them)."""
     _, _, kind = op.signature.partition("(")[0].partition(" of ")
     way, sizes = (
-        ast.literal_eval(text) for text in re.findall(r"\[\[.*?\]\]", op.signature.partition("(")[2])
+        ast.literal_eval(text)
+        for text in re.findall(r"\[\[.*?\]\]", op.signature.partition("(")[2])
     )
     transposed = " transposed)" in op.signature
     roles = {"": "xky", "input": "ykx", "weight": "yxk"}[kind]
@@ -718,7 +719,9 @@ def _group_norm_kernel(op: Operator, operands: list[Array]) -> list[Array]:
     x = _flat(operands[0], full, whole)
     eps = float(op.signature.partition("(")[2].partition(")")[0])
     out, mu, inverse = layer_norm(x, np.ones(1), np.zeros(1), eps)
-    return [_unflat(op, a, whole, g) for a, (_, g) in zip((out, mu, inverse), op.gives, strict=True)]
+    return [
+        _unflat(op, a, whole, g) for a, (_, g) in zip((out, mu, inverse), op.gives, strict=True)
+    ]
 
 
 def _group_norm_backward_kernel(op: Operator, operands: list[Array]) -> list[Array]:

@@ -15,7 +15,9 @@ IN = "x: f32[2, {12|4}, 7]\nw: f32[5, {12|4}, 3]\n"
 IN += f"y: f32[2, 5, 4] = convolution(x, w, None, {HOW}1)\nreturn {{y|SUM(y)}}"
 BY_INPUT = pair("channels of the input", IN, 3)
 GROUPS = "x: f32[2, {8|4}, 3, 5]\nw: f32[{12|6}, 2, 3, 2]\nb: f32[{12|6}]\n"
-GROUPS += "y: f32[2, {12|6}, 3, 2] = convolution(x, w, b, [1, 2], [1, 0], [1, 1], False, [0, 0], {4|2})\n"
+GROUPS += (
+    "y: f32[2, {12|6}, 3, 2] = convolution(x, w, b, [1, 2], [1, 0], [1, 1], False, [0, 0], {4|2})\n"
+)
 BY_GROUP = pair("groups", GROUPS + "return y")
 ONE_GROUP = pair("one group of four", (GROUPS + "return y").replace("{8|4}", "{8|2}")
                  .replace("{12|6}", "{12|3}").replace("{4|2}", "{4|1}"), 4)  # fmt: skip
@@ -76,8 +78,12 @@ BACK_IN = "g: f32[2, 5, 4]\nx: f32[2, {12|4}, 7]\nw: f32[5, {12|4}, 3]\n"
 BACK_IN += f"o = convolution_backward(g, x, w, [5], {HOW}1, [True, True, False])\n"
 BACK_IN += "dx: f32[2, {12|4}, 7] = o[0]\ndw: f32[5, {12|4}, 3] = o[1]\nreturn dx, dw"
 BACK_GROUPS = "g: f32[2, {12|6}, 3, 2]\nx: f32[2, {8|4}, 3, 5]\nw: f32[{12|6}, 2, 3, 2]\n"
-BACK_GROUPS += "o = convolution_backward(g, x, w, None, [1, 2], [1, 0], [1, 1], False, [0, 0], {4|2}, "
-BACK_GROUPS += "[True, True, False])\ndx: f32[2, {8|4}, 3, 5] = o[0]\ndw: f32[{12|6}, 2, 3, 2] = o[1]\n"
+BACK_GROUPS += (
+    "o = convolution_backward(g, x, w, None, [1, 2], [1, 0], [1, 1], False, [0, 0], {4|2}, "
+)
+BACK_GROUPS += (
+    "[True, True, False])\ndx: f32[2, {8|4}, 3, 5] = o[0]\ndw: f32[{12|6}, 2, 3, 2] = o[1]\n"
+)
 BACK_GROUPS += "return dx, dw"
 GRADIENTS = (
     *family(
@@ -108,7 +114,9 @@ NORM += "y: f32[3, {12|6}, 5] = f[0]\nreturn y"
 NORMED = pair("groups are normed", NORM)
 NORM_BACK = NORM.replace("return y", "").replace("x:", "dy: f32[3, {12|6}, 5]\nx:")
 NORM_BACK += "m: f32[3, {4|2}] = f[1]\nr: f32[3, {4|2}] = f[2]\n"
-NORM_BACK += "o = native_group_norm_backward(dy, x, m, r, w, 3, {12|6}, 5, {4|2}, [True, True, True])\n"
+NORM_BACK += (
+    "o = native_group_norm_backward(dy, x, m, r, w, 3, {12|6}, 5, {4|2}, [True, True, True])\n"
+)
 NORM_BACK += "dx: f32[3, {12|6}, 5] = o[0]\ndw: f32[{12|6}] = o[1]\ndb: f32[{12|6}] = o[2]\n"
 NORM_BATCH = NORM_BACK.replace("{12|6}", "12").replace("{4|2}", "4").replace("[3,", "[{6|3},")
 NORM_BATCH = NORM_BATCH.replace("b, 3,", "b, {6|3},").replace("w, 3,", "w, {6|3},")
@@ -129,7 +137,9 @@ NORMS = (
         another weight | m, r, w | m, r, b | dw db""",
     ),
     *family(
-        pair("gradients of a norm, the batch", NORM_BATCH + "return dx, {dw|SUM(dw)}, {db|SUM(db)}"),
+        pair(
+            "gradients of a norm, the batch", NORM_BATCH + "return dx, {dw|SUM(dw)}, {db|SUM(db)}"
+        ),
         "\ndw is not reduced | SUM(dw) | dw | dx db\ndb is not reduced | SUM(db) | db | dx dw",
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from .build import Case, check, table
 from .conftest import Outcomes
 from .loss_parallel import SEQ, T, filled, misses
-from .test_backward import family, pair
+from .test_backward import pair
 
 # ---- lse - logit of the target
 TERMS = """
@@ -93,9 +93,11 @@ SMOOTH = Case(
     SEQ + "n = neg(squeeze.dim(gather(ls, 1, unsqueeze(y, 1)), 1))\n"
     "s = div.Tensor(sum.dim_IntList(ls, [1]), 12)\n"
     "v = sub.Tensor(mul.Tensor(n, 0.75), mul.Tensor(s, 0.25))\nreturn v",
-    filled(TERMS + 'total = all_reduce(sum.dim_IntList(x, [1]), "sum", "t")\n'
-           "rest = sub.Tensor(lse, div.Tensor(total, 12))\n"
-           "v = add.Tensor(mul.Tensor(sub.Tensor(lse, of), 0.75), mul.Tensor(rest, 0.25))\nreturn v"),
+    filled(
+        TERMS + 'total = all_reduce(sum.dim_IntList(x, [1]), "sum", "t")\n'
+        "rest = sub.Tensor(lse, div.Tensor(total, 12))\n"
+        "v = add.Tensor(mul.Tensor(sub.Tensor(lse, of), 0.75), mul.Tensor(rest, 0.25))\nreturn v"
+    ),
     3,
     groups=T,
 )
@@ -103,9 +105,15 @@ BESIDE = Case(
     "a gradient of two losses",
     SEQ + BACK.replace("return dx", "") % "g" + "h: f32[6]\n"
     "d = add.Tensor(dx, mul.Tensor(expand(unsqueeze(h, 1), [6, 12]), exp(ls)))\nreturn d",
-    filled(TERMS + HEAD + "h: f32[6]\n"
-           + BY.replace("zeros([6, 4])", "zeros0").replace("div.Tensor({g}, z)", "div.Tensor(add.Tensor(g, h), z)")
-           .replace("{g}", "g").replace("dx", "d")),
+    filled(
+        TERMS
+        + HEAD
+        + "h: f32[6]\n"
+        + BY.replace("zeros([6, 4])", "zeros0")
+        .replace("div.Tensor({g}, z)", "div.Tensor(add.Tensor(g, h), z)")
+        .replace("{g}", "g")
+        .replace("dx", "d")
+    ),
     3,
     groups=T,
 )
@@ -193,7 +201,8 @@ NORMS = (
 SHARDS = "a: f32[5, 6]\nb: f32[4]\n"
 FLAT = Case(
     "the norm of shards of a flat buffer",
-    SHARDS + "n = linalg_vector_norm(stack([linalg_vector_norm(a), linalg_vector_norm(b)]))\nreturn n",
+    SHARDS
+    + "n = linalg_vector_norm(stack([linalg_vector_norm(a), linalg_vector_norm(b)]))\nreturn n",
     SHARDS + "z: f32[2] = zeros([2])\nf: f32[36] = cat([view(a, [30]), b, z])\n"
     "s = slice(f, 0, 9 * rank, 9 * rank + 9)\n"
     "q = all_reduce(sum(pow.Tensor_Scalar(s, 2)), 'sum', 'g')\nreturn sqrt(q)",
