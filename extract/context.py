@@ -215,6 +215,10 @@ class Context:
         if not whole and numbered and is_float(self.node.dtype or "float"):
 
             def apply(row: list[View]) -> list[View]:
+                if linear and all(self.side.is_zero(view) for view in row):  # padding
+                    zeros = self.side.constant(scale(0)).expanded(broadcast(row))
+                    if zeros is not None:
+                        return [zeros] * results
                 return self.elementwise(signature, row, (), linear, passes, results)
 
             if (pieces := by_piece(self.side, views, apply)) is not None:

@@ -94,7 +94,34 @@ def product(ctx: Context, made: View, a: View, b: View) -> View:
     if terms is None:
         return made
     core = _times(ctx, one.core, two.core)
-    return noted(ctx, made, Weighted(core, terms, one.by * two.by))
+    form = Weighted(core, terms, one.by * two.by)
+    if ctx.side.name == "dist" and terms and core is not None:
+        _term_by_term(ctx, made, core, form)
+    return noted(ctx, made, form)
+
+
+MOST = 4  # terms of a factor
+
+
+def _term_by_term(ctx: Context, made: View, core: View, form: Weighted) -> None:
+    """Notes an exponential times a sum per row (of the gradients of several losses) as the sum of
+    the products with each: another program may have added them up after."""
+    wide_core = wide(core, made.shape)
+    apart = written_terms(wide_core, deep=False)
+    alike = [e > 1 and repeats(d) for d, e in zip(wide_core.dims, made.shape, strict=True)]
+    if not 2 <= len(apart) <= MOST or not any(alike):
+        return
+    by = power(ctx, form.terms, made.shape)
+    rows = []
+    for term in apart:
+        one = replace(term, scale=ONE)
+        product_of = (
+            by if ctx.side.is_one(term) else ctx.elementwise("mul", [one, by], linear=(0, 1))[0]
+        )
+        rows.append(over(made, product_of.scaled(term.scale * form.by * made.scale.inverse())))
+    found = [row for row in rows if row is not None]
+    if len(found) == len(rows):
+        ctx.side.sum_of_multiples(made.base, found)
 
 
 def _times(ctx: Context, a: View | None, b: View | None) -> View | None:
@@ -123,6 +150,8 @@ def quotient(ctx: Context, made: View, a: View, b: View) -> View:
     terms = collected(ctx, [*(wide(t, shape) for t in one.terms), *minus])
     if terms is None:
         return made
+    if terms and core is not None and ctx.side.is_one(core):
+        core = None  # a number by something: it is in ``by``
     return noted(ctx, made, Weighted(core, terms, one.by * two.by.inverse()))
 
 

@@ -172,12 +172,14 @@ def written(ctx: Context, of: Weighted, shape: Sequence[int]) -> View:
 
 def noted(ctx: Context, made: View, of: Weighted | None) -> View:
     """``made``, of which it is noted that it has this form too; what is left without exponentials
-    is taken as such."""
+    is taken as such, and so is a number times an exponential."""
     if of is None:
         return made
     try:
         if not of.terms and of.core is not None:
             return wide(of.core, made.shape).scaled(of.by)
+        if of.core is None and of.by != ONE and of.terms:
+            return written(ctx, of, made.shape)
         _note(ctx, made, of)
     except Unsupported:
         pass

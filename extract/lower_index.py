@@ -432,7 +432,35 @@ def index_put(ctx: Context) -> Value:
             return put_chosen(ctx, x, ids, value, ctx.side.notes.chosen[ids.base])
     if [i for i, _ in used] == [0, 1] and len(x.dims) == 2 and numbers_rows(ctx, x, used[0][1]):
         return put_each_row(ctx, x, used[1][1], value, bool(more))
+    if len(used) == 1 and not more:
+        return copied_to(ctx, x, *used[0], value)
     raise Unsupported("values put at an index")
+
+
+@lowers("aten.index_copy")
+def index_copy(ctx: Context) -> Value:
+    x = ctx.tensor("self")
+    dim = ctx.dim(ctx.argument("dim"), len(x.dims))
+    return copied_to(ctx, x, dim, ctx.tensor("index"), ctx.operand("source"))
+
+
+def copied_to(ctx: Context, x: View, dim: int, ids: View, value: View) -> View:
+    """``x`` with other rows at positions ``ids`` of a dimension, which is whole; of two rows at one
+    position the same one wins on both sides."""
+    if len(ids.dims) != 1 or not x.dims:
+        raise Unsupported("rows put at an index of several dimensions")
+    wide = value.expanded([*x.shape[:dim], *ids.shape, *x.shape[dim + 1 :]])
+    if wide is None:
+        raise Unsupported("its values do not fit its positions")
+    lx = [f"x{i}" if i != dim else TAKEN for i in range(len(x.dims))]
+    lv = [n if n != TAKEN else "i" for n in lx]
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return (letter, "whole") if letter in (TAKEN, "i") else ("x", "parallel")
+
+    # of a dimension of one position, or of one id, nothing is left to tell it by
+    name = f"index_copy({x.shape[dim]}, {ids.shape[0]})"
+    return ctx.apply(name, [(x, lx), (ids, ["i"]), (wide, lv)], [lx], naming)[0]
 
 
 def put_masked(ctx: Context, x: View, mask: View, accumulate: bool) -> View:

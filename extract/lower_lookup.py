@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gg_datalog.extract.context import Context, Unsupported
@@ -134,11 +134,18 @@ def _computed(side: Side, base: Base) -> tuple[int, int] | None:
 def _distributed(ctx: Context, made: View, of: Looked) -> None:
     """Notes that a lookup in a sum is the lookup in the terms that change along what is looked up,
     plus those that are constant along it."""
-    at, shape = of.lt.index(TAKEN), of.table.shape
     record = of.table.base.made
     if not isinstance(record, Sum) or record.kind != "sum":
         return
-    terms = [compose(of.table, t.dims, t.base, t.scale) for t in record.terms]
+    _term_by_term(ctx, made, of, record.terms)
+    if ctx.side.exponentials and (other := ctx.side.notes.summed.get(of.table.base)):
+        # of the logarithm of a softmax: the scores, and the logarithm of all their exponentials
+        _term_by_term(ctx, made, of, other)
+
+
+def _term_by_term(ctx: Context, made: View, of: Looked, written: Sequence[View]) -> None:
+    at, shape = of.lt.index(TAKEN), of.table.shape
+    terms = [compose(of.table, t.dims, t.base, t.scale) for t in written]
     if any(t is None for t in terms):
         return
     apart = [t for t in terms if t is not None and not repeats(t.dims[at])]

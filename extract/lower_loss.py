@@ -18,8 +18,10 @@ from gg_datalog.extract.exponent_rules import (
 from gg_datalog.extract.exponents import (
     also_sum,
     collected,
+    over,
     repeats,
     tidy,
+    wide,
     written_terms,
 )
 from gg_datalog.extract.graph import Ref, is_symbolic
@@ -30,6 +32,7 @@ from gg_datalog.extract.lower_mask import inverted, masked
 from gg_datalog.extract.lower_math import added, plain
 from gg_datalog.extract.lower_movement import need
 from gg_datalog.extract.lower_positions import never
+from gg_datalog.extract.lower_product import multiplied
 from gg_datalog.extract.lower_reduce import reduced
 from gg_datalog.extract.quotients import divided
 from gg_datalog.extract.scale import ONE, Scale, scale
@@ -54,7 +57,7 @@ def log_softmax_backward(ctx: Context) -> Value:
     made = ctx.elementwise(name, [gradient, out], whole=(dim,), linear=(0,))[0]
     parts = [per_row(ctx, t, dim) for t in written_terms(gradient)]
     if made.scale == ONE and parts and all(p is not None for p in parts):
-        _by_rows(ctx, made, out, [p for p in parts if p is not None])
+        _by_rows(ctx, made, out, [p for p in parts if p is not None], gradient)
     return made
 
 
@@ -81,7 +84,9 @@ def per_row(ctx: Context, x: View, dim: int) -> Part | None:
     return Part(row, None, scale(x.shape[dim]))
 
 
-def _by_rows(ctx: Context, made: View, out: View, parts: list[Part]) -> None:
+def _by_rows(
+    ctx: Context, made: View, out: View, parts: list[Part], gradient: View | None = None
+) -> None:
     """Another form of a gradient of which every term is a factor per row times a pattern: the
     patterns less as many times exp(out), times the factor."""
     factors = {(p.factor.base, tidy(p.factor).dims) for p in parts}
@@ -97,17 +102,36 @@ def _by_rows(ctx: Context, made: View, out: View, parts: list[Part]) -> None:
         found = collected(ctx, [v.scaled(by) for v, by in rows])
         if found:
             also_sum(ctx, made, found, known=False)
+        if gradient is not None and ctx.side.exponentials:
+            softmax = collected(ctx, [power.scaled(by) for _, by in rows[1::2]])
+            _of_two(ctx, made, gradient, softmax)
         return
     if len(parts) == 1:  # the factor stays outside, where other forms find it
         ours = parts[0].factor.scaled(MINUS)
         apart = added(ctx, [(power, parts[0].total), (parts[0].pattern or ones, MINUS)])
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, ours], linear=(0, 1))[0])
+        if gradient is not None and ctx.side.exponentials:  # as it comes of each term of a loss
+            softened = multiplied(ctx, power, one)
+            softened = softened.scaled(parts[0].factor.scale * parts[0].total * MINUS)
+            _of_two(ctx, made, gradient, [softened])
     else:
         apart = added(ctx, rows)
         ctx.side.alternative(made, ctx.elementwise("mul", [apart, one], linear=(0, 1))[0])
     if any(part.hidden is not None for part in parts):
         rest = [p._replace(pattern=p.hidden or p.pattern, hidden=None) for p in parts]
         _by_rows(ctx, made, out, rest)
+
+
+def _of_two(ctx: Context, made: View, gradient: View, softmax: Sequence[View] | None) -> None:
+    """Notes a gradient as that of the target's own score and that of the logarithm of the sum."""
+    if not softmax:
+        return
+    terms = [gradient, *softmax]
+    also_sum(ctx, made, terms, known=False)
+    rows = [over(made, wide(term, made.shape)) for term in terms]
+    found = [row.scaled(made.scale.inverse()) for row in rows if row is not None]
+    if len(found) == len(rows):
+        ctx.side.sum_of_multiples(made.base, found)
 
 
 # ---- the loss over classes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from gg_datalog.extract.context import HANDLERS, Context, Unsupported, Value, lowers, used
@@ -19,6 +20,7 @@ from gg_datalog.extract.signature import Signature, overloads
 from gg_datalog.extract.view import Base, View, compose, identity
 
 ROOT = "sqrt(%)"
+ABS = "abs(%)"
 FOREACH = "aten._foreach_"
 
 
@@ -78,11 +80,41 @@ def root(ctx: Context, x: View) -> View:
 
 
 def squared(ctx: Context, x: View) -> View:
-    """The square; of a square root of what is never negative, what is under it."""
+    """The square; of a square root of what is never negative, what is under it; of a magnitude that
+    of the number itself."""
     under = under_root(x)
     if under is not None:
         return under
+    of = _seen_under(x, x.base.made) if is_magnitude(x.base.made) else None
+    if of is not None:
+        return squared(ctx, of)
     return multiplied(ctx, x, x)
+
+
+def is_magnitude(made: object) -> bool:
+    """Does the operator give the magnitude of a number, which is no complex one?"""
+    return isinstance(made, Operator) and made.signature == ABS
+
+
+def _seen_under(x: View, made: Operator | Any) -> View | None:
+    """What an elementwise operator of one operand is given, as seen by ``x``, and its scale."""
+    term = _as_term(made.operands[0], made.maps[0], made.labels)
+    dims = tuple(term.dims[k] for k in made.gives[0][1])
+    return compose(x, dims, term.base, term.scale)
+
+
+@lowers("aten.abs")
+def absolute(ctx: Context) -> Value:
+    if ctx.dtype("self").startswith("complex"):
+        return ctx.elementwise("abs of complex(%)", [ctx.tensor("self")])[0]
+    if not is_float(ctx.dtype("self") or "float"):
+        return plain(ctx)
+    return magnitude(ctx, ctx.operand("self"))
+
+
+def magnitude(ctx: Context, x: View) -> View:
+    """The magnitude; of what is never negative, the number itself."""
+    return x if never_negative(x) else ctx.elementwise(ABS, [x])[0]
 
 
 def under_root(x: View) -> View | None:
@@ -106,11 +138,11 @@ def never_negative(x: View) -> bool:
         views = [(v.base, v.dims, v.scale) for v in made.operands]
         if made.signature == "mul":
             return len(views) == 2 and views[0] == views[1] and made.maps[0] == made.maps[1]
-        if made.signature == "sum":
+        if made.signature in ("sum", "max", "min"):
             return never_negative(made.operands[0])
-        return made.signature == ROOT or made.signature == "exp(%)"
+        return made.signature in (ROOT, ABS, "exp(%)")
     if isinstance(made, Sum):
-        return made.kind == "sum" and all(never_negative(t) for t in made.terms)
+        return all(never_negative(t) for t in made.terms)
     if isinstance(made, Slice):
         return never_negative(made.of)
     return isinstance(made, Concat) and all(never_negative(v) for v, _ in made.members)
@@ -138,10 +170,13 @@ def vector_norm(ctx: Context) -> Value:
     x, order = ctx.tensor("self"), ctx.argument("ord", "p", default=2)
     if not is_float(ctx.dtype("self") or "float"):
         raise Unsupported("a norm of integers")
-    if order not in (2, None) or isinstance(order, bool):
+    if order not in (1, 2, None, inf) or isinstance(order, bool):
         raise Unsupported(f"a norm of order {order}")
     asked = ctx.argument("dim")
     keep = bool(ctx.argument("keepdim", default=False))
+    if order in (1, inf):
+        dims = ctx.dims(len(x.dims), "dim")
+        return reduced(ctx, magnitude(ctx, x), dims, "sum" if order == 1 else "max", keep)
     if asked in (None, ()):
         total = sum_of_squares(ctx, x)
         for dim in range(len(x.dims)) if keep else ():

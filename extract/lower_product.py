@@ -87,7 +87,9 @@ def _masked_product(ctx: Context, gives: Base) -> None:
         return
     x, mask = found[::-1] if found[0].base in ctx.side.notes.truths else found
     if may_be_infinite(x.base):
-        return
+        if not is_finite(ctx, x.base):
+            return
+        ctx.notes.assume(*FINITE)
     if any(d.dim < 0 for dim in x.dims for d in dim):
         return
     hidden = inverted(ctx, mask)

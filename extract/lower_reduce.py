@@ -20,12 +20,16 @@ from gg_datalog.extract.exponent_rules import (
 )
 from gg_datalog.extract.exponents import (
     also_sum,
+    leaves,
+    repeats,
     written_terms,
 )
+from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.lower_contract import piece_of
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import need
-from gg_datalog.extract.records import Concat
+from gg_datalog.extract.pieces import MOST, boxes, flattened, spans_of
+from gg_datalog.extract.records import Concat, Operator
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.tabulated import chosen
 from gg_datalog.extract.view import View
@@ -49,6 +53,8 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
         x = single(ctx, x, dtype)
     if kind == "sum" and (total := _by_member(ctx, x, dims, keep)) is not None:
         return total
+    if kind == "sum" and (total := _by_piece(ctx, x, dims, keep)) is not None:
+        return total
     inside = piece_of(ctx, x) if kind == "sum" else None
     if inside is not None and inside[1] in dims:
         return reduced(ctx, inside[0], dims, kind, keep)
@@ -60,6 +66,8 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
     if all(d.dim < 0 for i in dims for d in x.dims[i]):
         out = View(body.base, tuple(d for i, d in enumerate(x.dims) if i not in dims), body.scale)
     else:
+        every = kind == "sum" and len(dims) == len(x.dims) and not is_integer(dtype)
+        flat = _element_by_element(ctx, x) if every else None
         out = ctx.apply(
             kind,
             [(body, letters)],
@@ -69,6 +77,8 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
             passes=() if kind == "sum" else ((0, kind),),
             formal=True,
         )[0]
+        if flat is not None and flat.base is not out.base:
+            ctx.side.alternative(out, flat)
         if found is not None and not out.base.ring:
             learn(out, repeated(interval(body, dtype), prod(x.shape[i] for i in dims)))
     out = out.scaled(after)
@@ -78,9 +88,45 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
         out = over_dims(
             ctx, out, [(x, letters)], kept, lambda of: reduced(ctx, of[0], dims, "sum", False)
         )
+        if ctx.side.exponentials and x.base in ctx.side.notes.summed:
+            _constants_apart(ctx, out, x, dims)
     for dim in sorted(dims) if keep else ():
         out = out.unsqueezed(dim)
     return out
+
+
+def _constants_apart(ctx: Context, made: View, x: View, dims: Sequence[int]) -> None:
+    """Notes the sum of a logarithm of softmax as that of the scores, less as many times the
+    logarithm of all their exponentials (label smoothing)."""
+    terms = leaves(ctx, x)
+    same = [all(repeats(t.dims[i]) for i in dims) for t in terms]
+    apart = [t for t, constant in zip(terms, same, strict=True) if not constant]
+    if len(apart) != 1 or not any(same) or x.scale.zero:
+        return
+    rows = [reduced(ctx, apart[0], dims, "sum", False)]
+    many = count(prod(x.shape[i] for i in dims))
+    for term, constant in zip(terms, same, strict=True):
+        if constant:
+            left = tuple(dim for i, dim in enumerate(term.dims) if i not in dims)
+            rows.append(View(term.base, left, term.scale * many))
+    also_sum(ctx, made, rows)
+
+
+def _element_by_element(ctx: Context, x: View) -> View | None:
+    """The sequential sum of all elements as one over the flattened tensor, with one label for all
+    of it as another form: a shard of a flat buffer may begin within a row."""
+    if ctx.side.name != "seq" or len(x.dims) < 2:
+        return None
+    if any(d.dim < 0 for dim in x.dims for d in dim) or any(map(is_symbolic, x.shape)):
+        return None
+    flat = View(x.base, x.dims).reshaped([prod(x.shape)])
+    if flat is None:
+        return None
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return "sum", "sum"
+
+    return ctx.apply("sum", [(flat, ["0"])], [[]], naming, linear=(0,), formal=True)[0]
 
 
 def _term_by_term(ctx: Context, made: View, x: View) -> None:
@@ -108,6 +154,25 @@ def _by_member(ctx: Context, x: View, dims: Sequence[int], keep: bool) -> View |
     if any(part is None or part.base is x.base for part in parts):
         return None
     sums = [reduced(ctx, part, dims, "sum", keep) for part in parts if part is not None]
+    return added(ctx, [(one, ONE) for one in sums])
+
+
+def _by_piece(ctx: Context, x: View, dims: Sequence[int], keep: bool) -> View | None:
+    """The sum over all of a flat buffer with zeros among its pieces: what the others add up to."""
+    made = x.base.made
+    if keep or len(dims) < len(x.dims) or not isinstance(made, Operator):
+        return None
+    if not made.signature.startswith("cat(") or x.base not in ctx.side.notes.pieces:
+        return None
+    spans, local = spans_of(ctx.side, flattened(x))
+    kept = [span for span in spans if not ctx.side.is_zero(span.of)]
+    inside = [boxes(ctx.side, span) for span in kept]
+    if not local or not kept or len(kept) == len(spans) or not len(kept) <= MOST:
+        return None
+    views = [box for row in inside for box in row or ()]
+    if any(row is None for row in inside) or any(view.base is x.base for view in views):
+        return None
+    sums = [reduced(ctx, flattened(view), [0], "sum", False) for view in views]
     return added(ctx, [(one, ONE) for one in sums])
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-from gg_datalog.extract.context import Context, Unsupported, Value, attributes
+from gg_datalog.extract.context import Context, Unsupported, Value, attributes, count
 from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.lower_contract import refine
+from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.sharding import read_rule
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View
 
+Lettered = tuple[View, list[str]]
 MAYBE = "?"  # in front of a dimension that an operand may have one position of, to be repeated
 
 
@@ -80,6 +82,7 @@ def _one(ctx: Context, row: Row) -> list[View]:
         _learn(view, dims, known)
     lettered = [_flat(view, dims, known) for view, dims in expanded]
     letters = {n for _, names in lettered for n in names}
+    lettered, times = _once(row, lettered)
     for letter in letters:
         if _is_summed(row, letter) and _repeats(lettered, letter):
             raise Unsupported("it adds up over a repeated dimension")
@@ -108,7 +111,29 @@ def _one(ctx: Context, row: Row) -> list[View]:
     if row.assume:
         ctx.notes.assume("opaque kernel", row.assume)
     sizes = known | {n: e for v, ns in lettered for n, e in zip(ns, v.shape, strict=True) if e > 1}
-    return [_grouped(v, dims, sizes) for v, dims in zip(made, results, strict=True)]
+    return [_grouped(v.scaled(times), dims, sizes) for v, dims in zip(made, results, strict=True)]
+
+
+def _once(row: Row, lettered: Sequence[Lettered]) -> tuple[list[Lettered], Scale]:
+    """What is added up over a dimension whose positions are all alike is one of them, so many times
+    (the gradient of a mean over tokens, where a bias is added to each)."""
+    extents: dict[str, int] = {}
+    alike: dict[str, bool] = {}
+    for view, names in lettered:
+        for name, dim, extent in zip(names, view.dims, view.shape, strict=True):
+            if _is_summed(row, name):
+                extents[name] = max(extent, extents.get(name, 1))
+                alike[name] = alike.get(name, True) and all(d.dim < 0 for d in dim)
+    gone = {name for name, extent in extents.items() if extent > 1 and alike[name]}
+    times = ONE
+    for name in sorted(gone):
+        times = times * count(extents[name])
+    return [(_at_once(view, names, gone), names) for view, names in lettered], times
+
+
+def _at_once(view: View, names: Sequence[str], gone: Set[str]) -> View:
+    pairs = zip(names, view.dims, strict=True)
+    return replace(view, dims=tuple(() if name in gone else dim for name, dim in pairs))
 
 
 def _is_summed(row: Row, letter: str) -> bool:

@@ -92,6 +92,33 @@ def logit_backward(g: Array, x: Array, eps: float | None = None) -> Array:
     return np.where((x >= low) & (x <= 1 - low), inside, np.nan if eps is None else 0)
 
 
+def smooth_l1(d: Array, bend: float = 1.0, **_: Any) -> Array:
+    """A square near 0, further away a line."""
+    return np.where(np.abs(d) < bend, d * d / (2 * bend), np.abs(d) - bend / 2)
+
+
+def smooth_l1_slope(d: Array, bend: float = 1.0, **_: Any) -> Array:
+    """The gradient of :func:`smooth_l1`."""
+    return np.where(np.abs(d) < bend, d / bend, np.sign(d))
+
+
+def binary_cross_entropy(x: Array, target: Array, **_: Any) -> Array:
+    """Of probabilities."""
+    with np.errstate(all="ignore"):
+        logs = np.maximum(np.log(x), -100), np.maximum(np.log(1 - x), -100)
+    return -(target * logs[0] + (1 - target) * logs[1])
+
+
+def binary_cross_entropy_backward(g: Array, x: Array, target: Array, **_: Any) -> Array:
+    """The gradient of :func:`binary_cross_entropy`."""
+    return g * (x - target) / np.maximum(x * (1 - x), 1e-12)
+
+
+def binary_cross_entropy_with_logits(x: Array, target: Array, **_: Any) -> Array:
+    """Of logits."""
+    return np.logaddexp(0, x) - x * target
+
+
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "abs": np.abs, "cos": np.cos, "sin": np.sin, "exp": np.exp, "log": np.log, "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh, "sigmoid": sigmoid, "gelu": gelu,
@@ -110,6 +137,10 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "hardswish_backward": hardswish_backward,
     "hardsigmoid_backward": lambda g, x: np.where(np.abs(x) < 3, g / 6, 0),
     "atan2": np.arctan2, "copysign": np.copysign, "nextafter": np.nextafter, "signbit": np.signbit,
+    "smooth_l1": smooth_l1, "smooth_l1_slope": smooth_l1_slope,
+    "binary_cross_entropy": binary_cross_entropy,
+    "binary_cross_entropy_backward": binary_cross_entropy_backward,
+    "binary_cross_entropy_with_logits": binary_cross_entropy_with_logits,
     "angle": lambda x: np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0)),
 }  # fmt: skip
 SAME_TYPE = (
@@ -274,6 +305,8 @@ def log_softmax_backward(g: Array, y: Array, dim: Any, *_: Any) -> Array:
 
 @op("aten.linalg_vector_norm")
 def vector_norm(x: Array, order: Any = 2, dim: Any = None, keepdim: bool = False) -> Array:
+    if order == 1:
+        return np.asarray(np.abs(x).sum(axes(dim, x.ndim), keepdims=keepdim))
     assert order == 2
     return np.asarray(np.sqrt((x * x).sum(axes(dim, x.ndim), keepdims=keepdim)))
 
@@ -320,6 +353,52 @@ def nll_loss2d_backward(g: Array, x: Array, target: Array, *more: Any) -> Array:
 @op("aten.mse_loss_backward")
 def mse_loss_backward(g: Array, x: Array, y: Array, reduction: int) -> Array:
     return 2 * (x - y) * g / (x.size if reduction == MEAN else 1)
+
+
+def _of_all(each: Array, reduction: int) -> Array:
+    return (
+        each
+        if reduction == NONE
+        else np.asarray(each.sum() / (each.size if reduction == MEAN else 1))
+    )
+
+
+@op("aten.smooth_l1_loss")
+def smooth_l1_loss(x: Array, y: Array, reduction: int = MEAN, beta: float = 1.0) -> Array:
+    return _of_all(smooth_l1(x - y, beta), reduction)
+
+
+@op("aten.huber_loss")
+def huber_loss(x: Array, y: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
+    return _of_all(smooth_l1(x - y, delta) * delta, reduction)
+
+
+@op("aten.smooth_l1_loss_backward")
+def smooth_l1_loss_backward(g: Array, x: Array, y: Array, reduction: int, beta: float) -> Array:
+    return g * smooth_l1_slope(x - y, beta) / (x.size if reduction == MEAN else 1)
+
+
+@op("aten.huber_loss_backward")
+def huber_loss_backward(g: Array, x: Array, y: Array, reduction: int, delta: float) -> Array:
+    return g * smooth_l1_slope(x - y, delta) * delta / (x.size if reduction == MEAN else 1)
+
+
+@op("aten.binary_cross_entropy")
+def bce_loss(x: Array, y: Array, weight: Any = None, reduction: int = MEAN) -> Array:
+    return _of_all(binary_cross_entropy(x, y), reduction)
+
+
+@op("aten.binary_cross_entropy_with_logits")
+def bce_logits(
+    x: Array, y: Array, weight: Any = None, positive: Any = None, reduction: int = MEAN
+) -> Array:
+    return _of_all(binary_cross_entropy_with_logits(x, y), reduction)
+
+
+@op("aten.binary_cross_entropy_backward")
+def bce_backward(g: Array, x: Array, y: Array, weight: Any = None, reduction: int = MEAN) -> Array:
+    made = binary_cross_entropy_backward(g, x, y)
+    return made / (x.size if reduction == MEAN else 1)
 
 
 @op("aten.addcmul")
@@ -666,6 +745,96 @@ def fused_rms_norm_backward(
     assert list(shape) == [x.shape[-1]]
     dx, dw = rms_norm_backward(g, x, inverse, w)
     return dx, dw.reshape(-1, x.shape[-1]).sum(0)
+
+
+# ---- channels ------------------------------------------------------------------------------------------
+def ways(
+    sizes: Sequence[Sequence[int]], way: Sequence[Sequence[int]], transposed: bool
+) -> list[Array]:
+    """Per dimension in space: 1 where a position of the result, one of the input and one of the
+    kernel meet. ``sizes`` are of input, kernel and result."""
+    found = []
+    for x, k, y, step, before, apart in zip(*sizes, *way[:3], strict=True):
+        result, given = np.arange(y)[:, None, None], np.arange(x)[None, :, None]
+        fixed, moved = (result, given) if transposed else (given, result)
+        found.append(1.0 * (fixed == moved * step + np.arange(k) * apart - before))
+    return found
+
+
+def convolved(kind: str, a: Array, b: Array, meet: Sequence[Array]) -> Array:
+    """A convolution or one of its gradients. ``[batch, group, channel, ...]`` of input and result,
+    ``[group, channel of the result, channel of the input, ...]`` of the kernel."""
+    xs, ks, ys = ("uvw"[: len(meet)], "klm"[: len(meet)], "xyz"[: len(meet)])
+    named = {"x": f"ngc{xs}", "k": f"goc{ks}", "y": f"ngo{ys}"}
+    first, second, out = {"y": "xky", "x": "ykx", "k": "yxk"}[kind]
+    between = [f"{y}{x}{k}" for y, x, k in zip(ys, xs, ks, strict=True)]
+    text = ",".join([named[first], named[second], *between])
+    return np.einsum(f"{text}->{named[out]}", a, b, *meet)
+
+
+def in_groups(x: Array, dim: int, groups: int) -> Array:
+    """A dimension as groups and what is in a group."""
+    return x.reshape(*x.shape[:dim], groups, x.shape[dim] // groups, *x.shape[dim + 1 :])
+
+
+def _kernel_in_groups(w: Array, groups: int, transposed: bool) -> Array:
+    grouped = in_groups(w, 0, groups)
+    return np.swapaxes(grouped, 1, 2) if transposed else grouped
+
+
+@op("aten.convolution")
+def convolution(
+    x: Array, w: Array, b: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    more: Any, groups: int,
+) -> Array:  # fmt: skip
+    way = [stride, padding, dilation, more]
+    result = [
+        (e - 1) * s - 2 * p + d * (k - 1) + m + 1 if transposed else (e + 2 * p - d * (k - 1) - 1) // s + 1
+        for e, k, s, p, d, m in zip(x.shape[2:], w.shape[2:], *way, strict=True)
+    ]  # fmt: skip
+    meet = ways([x.shape[2:], w.shape[2:], result], way, transposed)
+    made = convolved("y", in_groups(x, 1, groups), _kernel_in_groups(w, groups, transposed), meet)
+    made = made.reshape(x.shape[0], -1, *result)
+    return made if b is None else made + b.reshape(-1, *[1] * len(result))
+
+
+@op("aten.convolution_backward")
+def convolution_backward(
+    g: Array, x: Array, w: Array, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, more: Any, groups: int, mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    meet = ways([x.shape[2:], w.shape[2:], g.shape[2:]], [stride, padding, dilation], transposed)
+    of_g, of_x = in_groups(g, 1, groups), in_groups(x, 1, groups)
+    dx = convolved("x", of_g, _kernel_in_groups(w, groups, transposed), meet).reshape(x.shape)
+    dw = convolved("k", of_g, of_x, meet)
+    dw = (np.swapaxes(dw, 1, 2) if transposed else dw).reshape(w.shape)
+    db = np.moveaxis(g, 1, 0).reshape(g.shape[1], -1).sum(1)
+    return tuple(a if kept else None for a, kept in zip((dx, dw, db), mask, strict=True))
+
+
+@op("aten.native_group_norm")
+def native_group_norm(
+    x: Array, w: Any, b: Any, n: int, c: int, space: int, groups: int, eps: float
+) -> Any:
+    out, mu, inverse = layer_norm(x.reshape(n, groups, -1), np.ones(1), np.zeros(1), eps)
+    beside = (c, *[1] * (x.ndim - 2))
+    out = out.reshape(x.shape) * (1 if w is None else w.reshape(beside))
+    return out + (0 if b is None else b.reshape(beside)), mu[..., 0], inverse[..., 0]
+
+
+@op("aten.native_group_norm_backward")
+def native_group_norm_backward(
+    g: Array, x: Array, mu: Array, inverse: Array, w: Any, n: int, c: int, space: int, groups: int,
+    mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    scaled = g * (1 if w is None else w.reshape(c, *[1] * (x.ndim - 2)))
+    rows = [a.reshape(n, groups, -1) for a in (scaled, x)]
+    statistics = [a.reshape(n, groups, 1) for a in (mu, inverse)]
+    dx = layer_norm_backward(*rows, *statistics, np.ones(1))[0].reshape(x.shape)
+    plain = ((rows[1] - statistics[0]) * statistics[1]).reshape(x.shape)
+    over = tuple(i for i in range(x.ndim) if i != 1)
+    made = dx, (g * plain).sum(over), g.sum(over)
+    return tuple(a if kept else None for a, kept in zip(made, mask, strict=True))
 
 
 @op("apex.fused_layer_norm_affine_fwd")

@@ -6,6 +6,7 @@ evaluated with its label restricted to a range, and what depends on it is comput
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from .interpreter import Versions, version
 from .kernels_np import (
     ELEMENTWISE,
     attend,
+    convolved,
     layer_norm,
     layer_norm_backward,
     log_softmax_backward,
@@ -44,6 +46,7 @@ from .kernels_np import (
     silu_and_mul,
     softmax,
     softmax_backward,
+    ways,
 )
 from .promotion import INTEGERS, Array, Invalid, cast, numpy_type
 
@@ -691,7 +694,58 @@ def _norm_backward_kernel(op: Operator, operands: list[Array]) -> list[Array]:
     return [_placed(total, op.labels, op.gives[0][1])]
 
 
+def _convolution_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    """A convolution or one of its gradients, added up over the channels (of a part: some of them)."""
+    _, _, kind = op.signature.partition("(")[0].partition(" of ")
+    way, sizes = (
+        ast.literal_eval(text)
+        for text in re.findall(r"\[\[.*?\]\]", op.signature.partition("(")[2])
+    )
+    transposed = " transposed)" in op.signature
+    roles = {"": "xky", "input": "ykx", "weight": "yxk"}[kind]
+    named = {"x": "ngc", "k": "goc", "y": "ngo"}
+    letters = [[*named[r], *(f"{r}{i}" for i in range(len(way[0])))] for r in roles]
+    a, b = (lettered(op, x, n) for x, n in zip(operands, letters[:2], strict=True))
+    by_role = dict(zip(roles, sizes, strict=True))
+    meet = ways([by_role[r] for r in "xky"], way, transposed)
+    made = convolved({"x": "x", "k": "k", "y": "y"}[roles[2]], a, b, meet)
+    return [spread(op, made, letters[2], op.gives[0][1])]
+
+
+def _group_norm_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    """Over what is whole; the number in the signature is epsilon."""
+    full = [x.extent for x in op.labels]
+    whole = [i for i, x in enumerate(op.labels) if x.kind in ("whole", "created")]
+    x = _flat(operands[0], full, whole)
+    eps = float(op.signature.partition("(")[2].partition(")")[0])
+    out, mu, inverse = layer_norm(x, np.ones(1), np.zeros(1), eps)
+    return [
+        _unflat(op, a, whole, g) for a, (_, g) in zip((out, mu, inverse), op.gives, strict=True)
+    ]
+
+
+def _group_norm_backward_kernel(op: Operator, operands: list[Array]) -> list[Array]:
+    full = [x.extent for x in op.labels]
+    whole = [i for i, x in enumerate(op.labels) if x.kind in ("whole", "created")]
+    g, x, mu, inverse = (_flat(a, full, whole) for a in operands)
+    made = layer_norm_backward(g, x, mu, inverse, np.ones(1))[0]
+    return [_unflat(op, made, whole, op.gives[0][1])]
+
+
+def _unflat(op: Operator, array: Array, whole: Sequence[int], result: Sequence[int]) -> Array:
+    """Back from the labels that are kept and one axis for those that are whole."""
+    kept = [i for i in range(len(op.labels)) if i not in whole]
+    gone = [] if array.shape[-1] == 1 else list(whole)
+    split = array.reshape([op.labels[i].extent for i in [*kept, *gone]])
+    return split.transpose([[*kept, *gone].index(i) for i in result])
+
+
 KERNELS = {
+    "convolution": _convolution_kernel,
+    "convolution_backward of input": _convolution_kernel,
+    "convolution_backward of weight": _convolution_kernel,
+    "native_group_norm": _group_norm_kernel,
+    "native_group_norm_backward": _group_norm_backward_kernel,
     "aten.native_layer_norm": _layer_norm_kernel,
     "aten.native_layer_norm_backward": _norm_backward_kernel,
     "aten._fused_rms_norm": _fused_rms_norm_kernel,

@@ -1,0 +1,278 @@
+"""Convolutions and norms over groups of channels, which a rank may have some of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gg_datalog.extract.context import Context, Unsupported, Value, lowers
+from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.labels import Letters
+from gg_datalog.extract.lower_contract import refine
+from gg_datalog.extract.lower_math import added
+from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_product import multiplied
+from gg_datalog.extract.lower_reduce import reduced
+from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.view import View
+
+# What a dimension is: of the batch, a group of channels, a channel of the input or of the output in
+# its group. Dimensions in space may not be cut.
+FACTORS = {"n": "n", "g": "g", "c": "c", "o": "o"}
+
+
+# ---- convolutions
+@lowers("aten.convolution", "aten._convolution")
+def convolution(ctx: Context) -> Value:
+    x, w = ctx.tensor("input"), ctx.tensor("weight")
+    transposed = bool(ctx.argument("transposed"))
+    way = _way(ctx, len(w.dims) - 2, transposed)
+    for name in ("benchmark", "deterministic", "cudnn_enabled", "allow_tf32"):
+        ctx.raw(name)  # how it is computed
+    return _convolved(ctx, x, w, way, transposed)
+
+
+@lowers("aten.conv1d", "aten.conv2d", "aten.conv3d")
+def plain_convolution(ctx: Context) -> Value:
+    x, w = ctx.tensor("input"), ctx.tensor("weight")
+    return _convolved(ctx, x, w, _way(ctx, len(w.dims) - 2, False), False)
+
+
+def _way(ctx: Context, rank: int, transposed: bool) -> str:
+    """How positions in space belong together, as text: whatever is not of channels."""
+    if rank < 1:
+        raise Unsupported("a weight without dimensions in space")
+    lists = []
+    for name, default in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0)):
+        if name not in ctx.node.bound and name == "output_padding":
+            lists.append([default] * rank)
+            continue
+        given = ctx.sizes(name) or (default,)
+        lists.append(list(given) * rank if len(given) == 1 else list(given))
+    return f"{lists}{' transposed' if transposed else ''}"
+
+
+def _convolved(ctx: Context, x: View, w: View, way: str, transposed: bool) -> View:
+    """The sum over the channels of each group, and the bias."""
+    groups = _groups(ctx)
+    x, w = _grouped(x, 1, groups), _grouped(w, 0, groups)
+    size = _ints(ctx.node.shape)[2:]
+    inside, outside = ("o", "c") if not transposed else ("c", "o")
+    made = _summed(
+        ctx,
+        "convolution",
+        way,
+        [(x, ["n", "g", "c"], "x"), (w, ["g", inside, outside], "k")],
+        (["n", "g", "o"], "y", size),
+    )
+    made = need(made.reshaped(_ints(ctx.node.shape)))
+    if ctx.argument("bias") is None:
+        return made
+    bias = ctx.tensor("bias")
+    return added(ctx, [(made, ONE), (_beside(bias, len(size)), ONE)])
+
+
+def _groups(ctx: Context) -> int:
+    groups = ctx.argument("groups")
+    if not isinstance(groups, int) or groups < 1 or not is_float(_type(ctx)):
+        raise Unsupported("its groups are not known")
+    return groups
+
+
+def _type(ctx: Context) -> str:
+    return ctx.node.dtype or ctx.dtype("input")
+
+
+def _ints(shape: Sequence[int | str] | None) -> list[int]:
+    return [int(e) for e in shape or ()]
+
+
+def _grouped(x: View, dim: int, groups: int) -> View:
+    """A dimension of channels as groups and channels in a group."""
+    shape = list(x.shape)
+    if len(shape) <= dim or shape[dim] % groups:
+        raise Unsupported("its channels are no whole groups")
+    shape[dim : dim + 1] = [groups, shape[dim] // groups]
+    found = x.reshaped(shape)
+    if found is None:
+        raise Unsupported("its channels do not split into groups")
+    return found
+
+
+def _beside(x: View, space: int) -> View:
+    """A tensor of a number per channel, to be broadcast over dimensions in space."""
+    for _ in range(space):
+        x = x.unsqueezed(len(x.dims))
+    return x
+
+
+def _summed(
+    ctx: Context,
+    name: str,
+    way: str,
+    operands: Sequence[tuple[View, Letters, str]],
+    result: tuple[Letters, str, Sequence[int]],
+) -> View:
+    """An operator that is linear in both operands, and adds up over each dimension of channels (or
+    of the batch) that the result does not have. Sizes in space are a part of its name."""
+    out, made, space = result
+    lettered, sizes = [], []
+    for x, letters, kind in operands:
+        if ctx.side.is_zero(x):
+            raise Unsupported("a convolution with 0")
+        around = x.shape[len(letters) :]
+        if len(around) != len(space):
+            raise Unsupported("an operand without a batch")
+        sizes.append(list(around))
+        names = [*letters, *(f"{kind}{i}" for i in range(len(around)))]
+        lettered.append((View(x.base, x.dims), names))
+    given = {n for _, names in lettered for n in names}
+    gone = [n for n in FACTORS if n in given and n not in out]
+    for letter in gone:
+        dims = [
+            dim
+            for x, names in lettered
+            for n, dim in zip(names, x.dims, strict=True)
+            if n == letter
+        ]
+        if all(any(d.dim < 0 for d in dim) for dim in dims):
+            raise Unsupported("it adds up over a repeated dimension")
+    created = {f"{made}{i}": extent for i, extent in enumerate(space)}
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        if letter in created:
+            return letter, "created"
+        if letter not in FACTORS:
+            return letter, "whole"
+        return FACTORS[letter], "sum" if letter in gone else "parallel"
+
+    signature = f"{name}({way}) {[*sizes, list(space)]}"
+    names = [*out, *created]
+    found = ctx.apply(
+        signature, refine(lettered, gone), [names], naming, linear=(0, 1), created=created
+    )[0]
+    for x, _, _ in operands:
+        found = found.scaled(x.scale)
+    return found
+
+
+@lowers("aten.convolution_backward")
+def convolution_backward(ctx: Context) -> Value:
+    g, x, w = ctx.tensor("grad_output"), ctx.tensor("input"), ctx.tensor("weight")
+    wanted = ctx.argument("output_mask")
+    if not isinstance(wanted, tuple) or len(wanted) != 3:
+        raise Unsupported("which gradients are wanted is not known")
+    transposed = bool(ctx.argument("transposed"))
+    space = len(w.dims) - 2
+    way, groups = _way(ctx, space, transposed), _groups(ctx)
+    ctx.raw("bias_sizes")
+    inside, outside = ("o", "c") if not transposed else ("c", "o")
+    of_g = (_grouped(g, 1, groups), ["n", "g", "o"], "y")
+    of_x = (_grouped(x, 1, groups), ["n", "g", "c"], "x")
+    of_w = (_grouped(w, 0, groups), ["g", inside, outside], "k")
+    found: list[View | None] = [None, None, None]
+    if wanted[0]:
+        made = _summed(
+            ctx,
+            "convolution_backward of input",
+            way,
+            [of_g, of_w],
+            (["n", "g", "c"], "x", x.shape[2:]),
+        )
+        found[0] = need(made.reshaped(x.shape))
+    if wanted[1]:
+        made = _summed(
+            ctx,
+            "convolution_backward of weight",
+            way,
+            [of_g, of_x],
+            (["g", inside, outside], "k", w.shape[2:]),
+        )
+        found[1] = need(made.reshaped(w.shape))
+    if wanted[2]:
+        found[2] = reduced(ctx, g, [i for i in range(len(g.dims)) if i != 1], "sum", False)
+    return tuple(found)
+
+
+# ---- norms over the channels of a group
+@lowers("aten.native_group_norm")
+def native_group_norm(ctx: Context) -> Value:
+    x, groups, eps = ctx.tensor("input"), _number(ctx, "group"), ctx.argument("eps")
+    for name in ("N", "C", "HxW"):  # as the shape of the input says
+        ctx.raw(name)
+    split = _normed(x, groups)
+    letters = [str(i) for i in range(len(split.dims))]
+
+    def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+        return (letter, "parallel") if letter in "01" else (letter, "whole")
+
+    signature = f"native_group_norm({eps!r}) {list(split.shape[2:])}"
+    made = ctx.apply(signature, [(split, letters)], [letters, ["0", "1"], ["0", "1"]], naming)
+    out = need(made[0].reshaped(x.shape))
+    space = len(x.dims) - 2
+    if ctx.argument("weight") is not None:
+        out = multiplied(ctx, out, _beside(ctx.tensor("weight"), space))
+    if ctx.argument("bias") is not None:
+        out = added(ctx, [(out, ONE), (_beside(ctx.tensor("bias"), space), ONE)])
+    return out, made[1], made[2]
+
+
+def _number(ctx: Context, name: str) -> int:
+    found = ctx.argument(name)
+    if not isinstance(found, int) or found < 1:
+        raise Unsupported(f"`{name}` is not known")
+    return found
+
+
+def _normed(x: View, groups: int) -> View:
+    """[batch, group, channel in it, ...]"""
+    if len(x.dims) < 2:
+        raise Unsupported("its input has no channels")
+    return _grouped(x, 1, groups)
+
+
+@lowers("aten.native_group_norm_backward")
+def native_group_norm_backward(ctx: Context) -> Value:
+    g, x, groups = ctx.tensor("grad_out"), ctx.tensor("input"), _number(ctx, "group")
+    wanted = ctx.argument("output_mask")
+    if not isinstance(wanted, tuple) or len(wanted) != 3:
+        raise Unsupported("which gradients are wanted is not known")
+    for name in ("N", "C", "HxW"):
+        ctx.raw(name)
+    mean, rstd = (_statistic(ctx, name, x, groups) for name in ("mean", "rstd"))
+    space = len(x.dims) - 2
+    weight = ctx.argument("weight")
+    found: list[View | None] = [None, None, None]
+    split = _normed(x, groups)
+    letters = [str(i) for i in range(len(split.dims))]
+    if wanted[0]:
+        by = g if weight is None else multiplied(ctx, g, _beside(ctx.tensor("weight"), space))
+
+        def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
+            return (letter, "parallel") if letter in "01" else (letter, "whole")
+
+        operands = [
+            (_normed(by, groups), letters),
+            (split, letters),
+            (mean, ["0", "1"]),
+            (rstd, ["0", "1"]),
+        ]
+        signature = f"native_group_norm_backward {list(split.shape[2:])}"
+        made = ctx.apply(signature, operands, [letters], naming, linear=(0,))[0]
+        found[0] = need(made.reshaped(x.shape))
+    over = [i for i in range(len(x.dims)) if i != 1]
+    if wanted[1]:
+        beside = [_beside(v, len(split.dims) - 2) for v in (mean, rstd)]
+        apart = added(ctx, [(split, ONE), (beside[0], scale(-1))])
+        even = need(multiplied(ctx, apart, beside[1]).reshaped(x.shape))
+        found[1] = reduced(ctx, multiplied(ctx, g, even), over, "sum", False)
+    if wanted[2]:
+        found[2] = reduced(ctx, g, over, "sum", False)
+    return tuple(found)
+
+
+def _statistic(ctx: Context, name: str, x: View, groups: int) -> View:
+    """[batch, group]"""
+    found = ctx.tensor(name).reshaped([x.shape[0], groups])
+    if found is None:
+        raise Unsupported(f"`{name}` is no number per group")
+    return found
