@@ -71,9 +71,10 @@ class Symbols:
 
 def translated(path: Path) -> Translated:
     """Read a program, and translate it."""
+    from .demand import with_demand
     from .parser import parse_program
 
-    program, symbols = parse_program(path), Symbols()
+    program, symbols = with_demand(parse_program(path)), Symbols()
     translation = translate(program, symbols)
     return Translated(replace(program, clauses=()), translation, tuple(symbols.texts()))
 

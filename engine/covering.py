@@ -1,0 +1,252 @@
+"""Demand that is there anyway is not written twice.
+
+A rule that asks is left out where the others ask for the same already, and a rule of a relation on
+demand does not look at what is asked where its body says so: a row of such a relation is only there
+if it was asked. Both change no relation, and spare a join and a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from .bodies import used
+from .program import (
+    Atom,
+    Clause,
+    Comparison,
+    Declaration,
+    Expr,
+    Literal,
+    Negation,
+    Op,
+    Rec,
+    Sym,
+    Var,
+    Wild,
+)
+
+DEPTH = 3  # how many rules that ask may follow from each other
+LIMIT = 40  # how many facts are looked at
+
+Values = dict[str, Expr]
+
+
+@dataclass(slots=True)
+class Asked:
+    """The relations on demand, the name of what is asked of one, and the rules that ask."""
+
+    relations: Mapping[str, Declaration]
+    want: Callable[[str], str]
+    rules: Sequence[Clause] = field(default_factory=list)
+
+
+def without_implied(rules: Iterable[Clause], asked: Asked) -> list[Clause]:
+    """The rules without those of which the others ask the same."""
+    kept = list({(rule.head.relation, *_shape(rule)): rule for rule in rules}.values())
+    for rule in sorted(kept, key=lambda rule: -len(rule.body)):
+        others = [other for other in kept if other is not rule]
+        if _follows(rule.head, rule.body, _by_head(others), asked):
+            kept = others
+    return kept
+
+
+def shortened(clause: Clause, asked: Asked) -> Clause:
+    """The clause without looking at what is asked, where the rest of its body says it."""
+    wanted = {asked.want(name) for name in asked.relations}
+    first = clause.body[0] if clause.body else None
+    if not isinstance(first, Atom) or first.relation not in wanted:
+        return clause
+    rest = clause.body[1:]
+    rules = _by_head(asked.rules)
+    if _follows(first, rest, rules, asked, rules):
+        return replace(clause, body=rest)
+    return clause
+
+
+def _shape(rule: Clause) -> tuple[object, ...]:
+    """The same for rules that are told apart only by where they stand."""
+    parts: list[object] = [rule.head.args]
+    for part in rule.body:
+        if isinstance(part, Comparison):
+            parts.append((part.op, part.left, part.right))
+        else:
+            atom = part.atom if isinstance(part, Negation) else part
+            parts.append((isinstance(part, Negation), atom.relation, atom.args))
+    return tuple(parts)
+
+
+def _by_head(rules: Iterable[Clause]) -> dict[str, list[Clause]]:
+    found: dict[str, list[Clause]] = {}
+    for rule in rules:
+        found.setdefault(rule.head.relation, []).append(rule)
+    return found
+
+
+def _follows(
+    goal: Atom,
+    body: Sequence[Literal],
+    rules: Mapping[str, list[Clause]],
+    asked: Asked,
+    complete: Mapping[str, list[Clause]] | None = None,
+) -> bool:
+    """Whether what is asked in ``goal`` is asked wherever the body holds, by these rules; where they
+    are ``complete``, what a single rule asks is also a reason that its body holds."""
+    numbers = count()
+    facts = [_named(literal, numbers) for literal in body]
+    for fact in list(facts):
+        relation = asked.relations.get(fact.relation) if isinstance(fact, Atom) else None
+        if isinstance(fact, Atom) and relation is not None:
+            facts.append(Atom(asked.want(relation.name), fact.args[: relation.given], fact.pos))
+    for fact in facts:
+        known = [] if complete is None else _behind(fact, complete, numbers)
+        facts += [one for one in known if one not in facts and len(facts) < LIMIT]
+    return _proved(goal, facts, rules, DEPTH)
+
+
+def _behind(
+    fact: Literal, rules: Mapping[str, list[Clause]], numbers: Iterator[int]
+) -> list[Literal]:
+    """What holds since something is asked, where only one rule asks for it."""
+    asking = rules.get(fact.relation, []) if isinstance(fact, Atom) else []
+    if not isinstance(fact, Atom) or len(asking) != 1:
+        return []
+    values = _all_matched(asking[0].head.args, fact.args, {})
+    if values is None:
+        return []
+    return [_put_in_all(_named(part, numbers), values, numbers) for part in asking[0].body]
+
+
+def _proved(
+    goal: Atom, facts: list[Literal], rules: Mapping[str, list[Clause]], depth: int
+) -> bool:
+    if any(_same(goal, fact) for fact in facts):
+        return True
+    if not depth:
+        return False
+    for rule in rules.get(goal.relation, ()):
+        values = _all_matched(rule.head.args, goal.args, {})
+        if values is not None and _holds(rule.body, values, facts, rules, depth - 1):
+            return True
+    return False
+
+
+def _holds(
+    body: Sequence[Literal],
+    values: Values,
+    facts: list[Literal],
+    rules: Mapping[str, list[Clause]],
+    depth: int,
+) -> bool:
+    """Whether the facts have all literals of a body, or what is asked follows from them."""
+    if not body:
+        return True
+    first, rest = body[0], body[1:]
+    for fact in facts:
+        found = _matched(first, fact, values)
+        if found is not None and _holds(rest, found, facts, rules, depth):
+            return True
+    if not isinstance(first, Atom) or first.relation not in rules:
+        return False
+    goal = Atom(first.relation, _all_put(first.args, values), first.pos)
+    return _proved(goal, facts, rules, depth) and _holds(rest, values, facts, rules, depth)
+
+
+def _matched(pattern: Literal, fact: Literal, values: Values) -> Values | None:
+    if isinstance(pattern, Comparison):
+        if not isinstance(fact, Comparison) or pattern.op != fact.op:
+            return None
+        return _all_matched((pattern.left, pattern.right), (fact.left, fact.right), values)
+    if isinstance(pattern, Negation) and isinstance(fact, Negation):
+        # Of `_` all rows are meant there: it is matched as it is.
+        pattern, fact = _strict(pattern.atom), _strict(fact.atom)
+    if isinstance(pattern, Negation):
+        return None
+    if not isinstance(fact, Atom) or pattern.relation != fact.relation:
+        return None
+    return _all_matched(pattern.args, fact.args, values)
+
+
+def _all_matched(
+    patterns: Sequence[Expr], found: Sequence[Expr], values: Values
+) -> Values | None:
+    current: Values | None = values
+    for pattern, expr in zip(patterns, found, strict=True):
+        current = None if current is None else _one_matched(pattern, expr, current)
+    return current
+
+
+def _one_matched(pattern: Expr, found: Expr, values: Values) -> Values | None:
+    if isinstance(pattern, Wild):
+        return values
+    if isinstance(pattern, Var):
+        known = values.get(pattern.name)
+        if known is None:
+            return {**values, pattern.name: found}
+        return values if known == found else None
+    if isinstance(pattern, Rec) and isinstance(found, Rec):
+        if len(pattern.args) != len(found.args):
+            return None
+        return _all_matched(pattern.args, found.args, values)
+    if isinstance(pattern, Op) and isinstance(found, Op) and pattern.op == found.op:
+        if len(pattern.args) == len(found.args):
+            return _all_matched(pattern.args, found.args, values)
+        return None
+    return values if pattern == found else None
+
+
+# ---- what stands for what -----------------------------------------------------------------------
+def _same(goal: Atom, fact: Literal) -> bool:
+    return isinstance(fact, Atom) and (goal.relation, goal.args) == (fact.relation, fact.args)
+
+
+def _named(literal: Literal, numbers: Iterator[int]) -> Literal:
+    """The literal as a fact: each `_` is some value of its own."""
+    if isinstance(literal, Negation):
+        return literal
+    if isinstance(literal, Comparison):
+        left, right = (_some(side, numbers) for side in (literal.left, literal.right))
+        return Comparison(literal.op, left, right, literal.pos)
+    return Atom(literal.relation, tuple(_some(a, numbers) for a in literal.args), literal.pos)
+
+
+def _some(expr: Expr, numbers: Iterator[int]) -> Expr:
+    if isinstance(expr, Wild):
+        return Var(f"{next(numbers)}")
+    if isinstance(expr, Rec):
+        return Rec(tuple(_some(arg, numbers) for arg in expr.args))
+    return expr
+
+
+def _put_in_all(literal: Literal, values: Values, numbers: Iterator[int]) -> Literal:
+    """The literal of a rule with what is known; a variable that is not known becomes some value."""
+    for name in sorted(used(literal) - values.keys()):
+        values[name] = Var(f"{next(numbers)}")
+    if isinstance(literal, Negation):
+        atom = literal.atom
+        return Negation(Atom(atom.relation, _all_put(atom.args, values), atom.pos))
+    if isinstance(literal, Comparison):
+        left, right = _all_put((literal.left, literal.right), values)
+        return Comparison(literal.op, left, right, literal.pos)
+    return Atom(literal.relation, _all_put(literal.args, values), literal.pos)
+
+
+def _all_put(args: Sequence[Expr], values: Values) -> tuple[Expr, ...]:
+    return tuple(_put_in(arg, values) for arg in args)
+
+
+def _strict(atom: Atom) -> Atom:
+    args = tuple(Sym("_") if isinstance(arg, Wild) else arg for arg in atom.args)
+    return Atom(f"!{atom.relation}", args, atom.pos)
+
+
+def _put_in(expr: Expr, values: Values) -> Expr:
+    """The pattern with what is known of it; what is not stays a name of its own."""
+    if isinstance(expr, Var):
+        return values.get(expr.name, Wild())
+    if isinstance(expr, Rec):
+        return Rec(_all_put(expr.args, values))
+    if isinstance(expr, Op):
+        return Op(expr.op, _all_put(expr.args, values))
+    return expr

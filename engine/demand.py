@@ -1,0 +1,118 @@
+"""Writes the rules that ask: a relation that is derived on demand has rows only for what is asked.
+
+``.decl gcd(a: number, b: number | divisor: number)`` says that whoever reads ``gcd`` gives ``a`` and
+``b``. From the rules that read it, the pass makes ``gcd_want(a, b)``, which holds what they give::
+
+    gcd(a, 0, a).                                   gcd(a, 0, a) :- gcd_want(a, 0).
+    gcd(a, b, g) :-                        becomes  gcd(a, b, g) :- gcd_want(a, b),
+        divides(a, b, r), gcd(b, r, g).                 divides(a, b, r), gcd(b, r, g).
+                                                    gcd_want(b, r) :- gcd_want(a, b), divides(a, b, r).
+
+What is given has to be known from what stands before in the rule: a call that gives nothing is
+refused, since its answer would just not be there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gg_datalog.foundation.errors import EngineError
+
+from .bodies import asking, plain
+from .covering import Asked, shortened, without_implied
+from .program import Atom, Clause, Comparison, Declaration, Negation, Op, Pos, Program
+
+SUFFIX = "_want"
+
+
+def want(relation: str) -> str:
+    """The relation that holds what is asked of another one."""
+    return f"{relation}{SUFFIX}"
+
+
+def with_demand(program: Program) -> Program:
+    """The same relations in plain Datalog: what is asked for is a relation like any other.
+
+    Raises:
+        EngineError: a call does not give what it has to, a rule asks by hand, a relation on demand is
+            an input or an output, or a name is taken.
+    """
+    relations = {d.name: d for d in program.declarations.values() if d.given}
+    if not relations:
+        return program
+    _refuse_misuse(program, relations)
+    answers = [_answering(clause, relations) for clause in program.clauses]
+    asked = Asked(relations, want)
+    demands = [rule for clause in answers for rule in _demands(clause, relations)]
+    asked.rules = without_implied(demands, asked)
+    clauses = [shortened(clause, asked) for clause in answers]
+    clauses += [plain(shortened(rule, asked)) for rule in asked.rules]
+    return replace(program, declarations=_declared(program.declarations), clauses=tuple(clauses))
+
+
+def _declared(declarations: dict[str, Declaration]) -> dict[str, Declaration]:
+    """All of them, and of each one on demand what is asked of it."""
+    found: dict[str, Declaration] = {}
+    for name, declaration in declarations.items():
+        if declaration.given:
+            given = declaration.columns[: declaration.given]
+            doc = f"What is asked of `{name}`."
+            found[want(name)] = Declaration(want(name), given, doc, declaration.pos)
+        found[name] = replace(declaration, given=0)
+    return found
+
+
+def _answering(clause: Clause, relations: dict[str, Declaration]) -> Clause:
+    """A rule of a relation on demand derives only what is asked."""
+    relation = relations.get(clause.head.relation)
+    if relation is None:
+        return clause
+    given = clause.head.args[: relation.given]
+    if any(isinstance(arg, Op) for arg in given):
+        raise EngineError(
+            f"{relation.name} is asked with what stands in the head, which is computed here",
+            str(clause.pos),
+            "give it a name: `..., b) :- ..., b = a + 1`",
+        )
+    asked = Atom(want(relation.name), given, clause.pos)
+    return replace(clause, body=(asked, *clause.body))
+
+
+def _demands(clause: Clause, relations: dict[str, Declaration]) -> list[Clause]:
+    """A rule for each call in the body that asks what the call gives."""
+    found = []
+    for place, literal in enumerate(clause.body):
+        call = literal.atom if isinstance(literal, Negation) else literal
+        if isinstance(call, Comparison) or call.relation not in relations:
+            continue
+        given = call.args[: relations[call.relation].given]
+        head = Atom(want(call.relation), given, call.pos)
+        apart = clause.head.relation in relations
+        found.append(asking(head, clause.body[:place], call.relation, relations, apart))
+    return found
+
+
+# ---- refusals -----------------------------------------------------------------------------------
+def _refuse_misuse(program: Program, relations: dict[str, Declaration]) -> None:
+    for name, relation in relations.items():
+        taken = program.declarations.get(want(name))
+        if taken is not None:
+            raise _taken(name, taken.pos)
+        if name in program.inputs or name in program.outputs:
+            raise EngineError(
+                f"{name} is derived on demand, so that it is neither an input nor an output",
+                str(relation.pos),
+                "let a relation without a bar read it",
+            )
+    wanted = {want(name): name for name in relations}
+    for clause in program.clauses:
+        if clause.head.relation in wanted:
+            raise _taken(wanted[clause.head.relation], clause.pos)
+
+
+def _taken(name: str, pos: Pos) -> EngineError:
+    return EngineError(
+        f"{want(name)} holds what is asked of {name}, which the calls say",
+        str(pos),
+        "leave it out: every rule that reads a relation asks for it",
+    )
