@@ -8,7 +8,7 @@ calls that do not depend on each other are asked at once and not one after the o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from gg_datalog.foundation.errors import EngineError
 
@@ -34,7 +34,7 @@ def asking(
     before: Sequence[Literal],
     called: str,
     relations: Mapping[str, Declaration],
-    apart: bool,
+    apart: Container[str],
 ) -> Clause:
     """The rule by which a call asks. What the rule negates is left out: what is asked may depend on
     it, and the call then asks for more than it uses.
@@ -44,7 +44,7 @@ def asking(
         before: what stands before the call in the body.
         called: the relation that is called.
         relations: the relations on demand.
-        apart: calls that do not depend on each other are asked at once.
+        apart: the relations of which a call before it is left out if it tells nothing of what is given.
 
     Raises:
         EngineError: what is given is not known from what stands before.
@@ -53,9 +53,7 @@ def asking(
     missing = sorted(used(head) - _bound(before))
     if missing or any(_has_wild(arg) for arg in head.args):
         raise _unknown(called, relations[called], missing, head)
-    body = _decided(before)
-    if apart:
-        body = _independent(body, used(head), relations)
+    body = _independent(_decided(before), used(head), apart)
     return plain(Clause(head, tuple(body), head.pos))
 
 
@@ -104,12 +102,11 @@ def _decided(before: Sequence[Literal]) -> list[Literal]:
 
 
 def _independent(
-    body: list[Literal], needed: set[str], relations: Mapping[str, Declaration]
+    body: list[Literal], needed: set[str], apart: Container[str]
 ) -> list[Literal]:
     """Without calls that tell nothing of what is needed, the last ones first."""
     for call in reversed([part for part in body if isinstance(part, Atom)]):
-        relation = relations.get(call.relation)
-        if relation is None or relation.given == len(relation.columns):
+        if call.relation not in apart:
             continue
         rest, told = _without(body, call)
         if told and needed <= _bound(rest):

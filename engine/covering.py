@@ -40,6 +40,14 @@ class Asked:
     relations: Mapping[str, Declaration]
     want: Callable[[str], str]
     rules: Sequence[Clause] = field(default_factory=list)
+    copies: dict[str, Clause] = field(default_factory=dict)
+
+    def of(self, row: Atom) -> Atom | None:
+        """What was asked for a row of a relation on demand to be there."""
+        relation = self.relations.get(row.relation)
+        if relation is None:
+            return None
+        return original(Atom(self.want(row.relation), row.args[: relation.given], row.pos), self)
 
 
 def without_implied(rules: Iterable[Clause], asked: Asked) -> list[Clause]:
@@ -54,15 +62,57 @@ def without_implied(rules: Iterable[Clause], asked: Asked) -> list[Clause]:
 
 def shortened(clause: Clause, asked: Asked) -> Clause:
     """The clause without looking at what is asked, where the rest of its body says it."""
-    wanted = {asked.want(name) for name in asked.relations}
     first = clause.body[0] if clause.body else None
-    if not isinstance(first, Atom) or first.relation not in wanted:
+    rules = _by_head(asked.rules)
+    if not isinstance(first, Atom) or first.relation not in rules:
         return clause
     rest = clause.body[1:]
-    rules = _by_head(asked.rules)
-    if _follows(first, rest, rules, asked, rules):
-        return replace(clause, body=rest)
-    return clause
+    return replace(clause, body=rest) if _follows(first, rest, rules, asked) else clause
+
+
+def without_copies(rules: Sequence[Clause], asked: Asked) -> list[Clause]:
+    """The rules without those by which a relation asks for just what is asked of another one: this
+    is looked at instead."""
+    by_head = _by_head(rules)
+    for name, asking in by_head.items():
+        rule = asking[0]
+        if len(asking) == 1 and _copies(rule, by_head):
+            asked.copies[name] = rule
+            kept = [_looking(other, asked) for other in rules if other is not rule]
+            return [other for other in kept if other.body != (other.head,)]
+    return list(rules)
+
+
+def _copies(rule: Clause, rules: Mapping[str, list[Clause]]) -> bool:
+    source = rule.body[0] if len(rule.body) == 1 else None
+    names = [arg.name for arg in rule.head.args if isinstance(arg, Var)]
+    return (
+        isinstance(source, Atom)
+        and source.relation in rules
+        and source.relation != rule.head.relation
+        and len(set(names)) == len(rule.head.args)
+        and all(isinstance(arg, Var | Wild) for arg in source.args)
+    )
+
+
+def original(atom: Atom, asked: Asked) -> Atom:
+    """The atom, or the one that a copy is of."""
+    while atom.relation in asked.copies:
+        rule = asked.copies[atom.relation]
+        values = _all_matched(rule.head.args, atom.args, {})
+        source = rule.body[0]
+        assert isinstance(source, Atom) and values is not None
+        atom = Atom(source.relation, _all_put(source.args, values), atom.pos)
+    return atom
+
+
+def _looking(clause: Clause, asked: Asked) -> Clause:
+    return replace(clause, body=looking(clause.body, asked))
+
+
+def looking(body: Iterable[Literal], asked: Asked) -> tuple[Literal, ...]:
+    """A body that looks at what copies are of."""
+    return tuple(original(part, asked) if isinstance(part, Atom) else part for part in body)
 
 
 def _shape(rule: Clause) -> tuple[object, ...]:
@@ -85,34 +135,28 @@ def _by_head(rules: Iterable[Clause]) -> dict[str, list[Clause]]:
 
 
 def _follows(
-    goal: Atom,
-    body: Sequence[Literal],
-    rules: Mapping[str, list[Clause]],
-    asked: Asked,
-    complete: Mapping[str, list[Clause]] | None = None,
+    goal: Atom, body: Sequence[Literal], rules: Mapping[str, list[Clause]], asked: Asked
 ) -> bool:
-    """Whether what is asked in ``goal`` is asked wherever the body holds, by these rules; where they
-    are ``complete``, what a single rule asks is also a reason that its body holds."""
+    """Whether what is asked in ``goal`` is asked wherever the body holds, by these rules alone."""
     numbers = count()
     facts = [_named(literal, numbers) for literal in body]
-    for fact in list(facts):
-        relation = asked.relations.get(fact.relation) if isinstance(fact, Atom) else None
-        if isinstance(fact, Atom) and relation is not None:
-            facts.append(Atom(asked.want(relation.name), fact.args[: relation.given], fact.pos))
     for fact in facts:
-        known = [] if complete is None else _behind(fact, complete, numbers)
+        known = _behind(fact, rules, asked, numbers)
         facts += [one for one in known if one not in facts and len(facts) < LIMIT]
     return _proved(goal, facts, rules, DEPTH)
 
 
 def _behind(
-    fact: Literal, rules: Mapping[str, list[Clause]], numbers: Iterator[int]
+    fact: Literal, rules: Mapping[str, list[Clause]], asked: Asked, numbers: Iterator[int]
 ) -> list[Literal]:
-    """What holds since something is asked, where only one rule asks for it."""
-    asking = rules.get(fact.relation, []) if isinstance(fact, Atom) else []
-    if not isinstance(fact, Atom) or len(asking) != 1:
+    """What holds since a row is there: that it was asked, and why, where one rule alone asks."""
+    if not isinstance(fact, Atom):
         return []
-    values = _all_matched(asking[0].head.args, fact.args, {})
+    request = asked.of(fact)
+    if request is not None:
+        return [_named(request, numbers)]
+    asking = rules.get(fact.relation, [])
+    values = _all_matched(asking[0].head.args, fact.args, {}) if len(asking) == 1 else None
     if values is None:
         return []
     return [_put_in_all(_named(part, numbers), values, numbers) for part in asking[0].body]

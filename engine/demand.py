@@ -19,7 +19,7 @@ from dataclasses import replace
 from gg_datalog.foundation.errors import EngineError
 
 from .bodies import asking, plain
-from .covering import Asked, shortened, without_implied
+from .covering import Asked, looking, shortened, without_copies, without_implied
 from .program import Atom, Clause, Comparison, Declaration, Negation, Op, Pos, Program
 
 SUFFIX = "_want"
@@ -43,11 +43,17 @@ def with_demand(program: Program) -> Program:
     _refuse_misuse(program, relations)
     answers = [_answering(clause, relations) for clause in program.clauses]
     asked = Asked(relations, want)
-    demands = [rule for clause in answers for rule in _demands(clause, relations)]
-    asked.rules = without_implied(demands, asked)
-    clauses = [shortened(clause, asked) for clause in answers]
+    asked.rules = [rule for clause in answers for rule in _demands(clause, relations)]
+    count = 0
+    while count != len(asked.rules):
+        count = len(asked.rules)
+        asked.rules = without_copies(without_implied(asked.rules, asked), asked)
+    clauses = [shortened(replace(c, body=looking(c.body, asked)), asked) for c in answers]
     clauses += [plain(shortened(rule, asked)) for rule in asked.rules]
-    return replace(program, declarations=_declared(program.declarations), clauses=tuple(clauses))
+    declared = _declared(program.declarations)
+    for name in asked.copies:
+        del declared[name]
+    return replace(program, declarations=declared, clauses=tuple(clauses))
 
 
 def _declared(declarations: dict[str, Declaration]) -> dict[str, Declaration]:
@@ -87,7 +93,7 @@ def _demands(clause: Clause, relations: dict[str, Declaration]) -> list[Clause]:
             continue
         given = call.args[: relations[call.relation].given]
         head = Atom(want(call.relation), given, call.pos)
-        apart = clause.head.relation in relations
+        apart = relations if clause.head.relation in relations else {call.relation}
         found.append(asking(head, clause.body[:place], call.relation, relations, apart))
     return found
 
