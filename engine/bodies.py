@@ -1,8 +1,9 @@
 """What of a rule's body is known where it calls a relation on demand, and so asks.
 
-All that stands before the call in the rule is: it is what the demand rests on. Left out are other
-calls before it that tell nothing of what is given, with all that depends on their answers, so that
-calls that do not depend on each other are asked at once and not one after the other.
+All that stands before the call in the rule is: it is what the demand rests on. So the order of a
+body says how much is asked. Left out are other calls before it that tell nothing of what is given,
+with all that depends on their answers, where the rule itself derives on demand, and calls of the
+same relation: they are asked at once, and not one after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from gg_datalog.foundation.errors import EngineError
 
-from .check import bound_variables, pattern_variables
+from .check import bound_variables
 from .program import (
     Atom,
     Clause,
@@ -44,7 +45,8 @@ def asking(
         before: what stands before the call in the body.
         called: the relation that is called.
         relations: the relations on demand.
-        apart: the relations of which a call before it is left out if it tells nothing of what is given.
+        apart: the relations of which calls before it are left out where they tell nothing of what
+            is given.
 
     Raises:
         EngineError: what is given is not known from what stands before.
@@ -101,9 +103,7 @@ def _decided(before: Sequence[Literal]) -> list[Literal]:
     return [part for part in positive if isinstance(part, Atom) or used(part) <= bound]
 
 
-def _independent(
-    body: list[Literal], needed: set[str], apart: Container[str]
-) -> list[Literal]:
+def _independent(body: list[Literal], needed: set[str], apart: Container[str]) -> list[Literal]:
     """Without calls that tell nothing of what is needed, the last ones first."""
     for call in reversed([part for part in body if isinstance(part, Atom)]):
         if call.relation not in apart:

@@ -39,7 +39,7 @@ class Asked:
 
     relations: Mapping[str, Declaration]
     want: Callable[[str], str]
-    rules: Sequence[Clause] = field(default_factory=list)
+    by_head: Mapping[str, list[Clause]] = field(default_factory=dict)
     copies: dict[str, Clause] = field(default_factory=dict)
 
     def of(self, row: Atom) -> Atom | None:
@@ -52,35 +52,39 @@ class Asked:
 
 def without_implied(rules: Iterable[Clause], asked: Asked) -> list[Clause]:
     """The rules without those of which the others ask the same."""
-    kept = list({(rule.head.relation, *_shape(rule)): rule for rule in rules}.values())
-    for rule in sorted(kept, key=lambda rule: -len(rule.body)):
-        others = [other for other in kept if other is not rule]
-        if _follows(rule.head, rule.body, _by_head(others), asked):
-            kept = others
-    return kept
+    distinct = {(rule.head.relation, *_shape(rule)): rule for rule in rules}
+    kept = by_head(distinct.values())
+    for rule in sorted(distinct.values(), key=lambda rule: -len(rule.body)):
+        alike = kept[rule.head.relation]
+        kept[rule.head.relation] = [other for other in alike if other is not rule]
+        if not _follows(rule.head, rule.body, kept, asked):
+            kept[rule.head.relation] = alike
+    return [rule for alike in kept.values() for rule in alike]
 
 
 def shortened(clause: Clause, asked: Asked) -> Clause:
     """The clause without looking at what is asked, where the rest of its body says it."""
     first = clause.body[0] if clause.body else None
-    rules = _by_head(asked.rules)
-    if not isinstance(first, Atom) or first.relation not in rules:
+    if not isinstance(first, Atom) or first.relation not in asked.by_head:
         return clause
     rest = clause.body[1:]
-    return replace(clause, body=rest) if _follows(first, rest, rules, asked) else clause
+    return replace(clause, body=rest) if _follows(first, rest, asked.by_head, asked) else clause
 
 
 def without_copies(rules: Sequence[Clause], asked: Asked) -> list[Clause]:
     """The rules without those by which a relation asks for just what is asked of another one: this
     is looked at instead."""
-    by_head = _by_head(rules)
-    for name, asking in by_head.items():
-        rule = asking[0]
-        if len(asking) == 1 and _copies(rule, by_head):
-            asked.copies[name] = rule
-            kept = [_looking(other, asked) for other in rules if other is not rule]
-            return [other for other in kept if other.body != (other.head,)]
+    while (copy := _copy(rules)) is not None:
+        asked.copies[copy.head.relation] = copy
+        others = [_looking(rule, asked) for rule in rules if rule is not copy]
+        rules = [rule for rule in others if rule.body != (rule.head,)]
     return list(rules)
+
+
+def _copy(rules: Sequence[Clause]) -> Clause | None:
+    found = by_head(rules)
+    single = (asking[0] for asking in found.values() if len(asking) == 1)
+    return next((rule for rule in single if _copies(rule, found)), None)
 
 
 def _copies(rule: Clause, rules: Mapping[str, list[Clause]]) -> bool:
@@ -127,7 +131,8 @@ def _shape(rule: Clause) -> tuple[object, ...]:
     return tuple(parts)
 
 
-def _by_head(rules: Iterable[Clause]) -> dict[str, list[Clause]]:
+def by_head(rules: Iterable[Clause]) -> dict[str, list[Clause]]:
+    """The rules by the relation that they derive."""
     found: dict[str, list[Clause]] = {}
     for rule in rules:
         found.setdefault(rule.head.relation, []).append(rule)
@@ -212,9 +217,7 @@ def _matched(pattern: Literal, fact: Literal, values: Values) -> Values | None:
     return _all_matched(pattern.args, fact.args, values)
 
 
-def _all_matched(
-    patterns: Sequence[Expr], found: Sequence[Expr], values: Values
-) -> Values | None:
+def _all_matched(patterns: Sequence[Expr], found: Sequence[Expr], values: Values) -> Values | None:
     current: Values | None = values
     for pattern, expr in zip(patterns, found, strict=True):
         current = None if current is None else _one_matched(pattern, expr, current)

@@ -1,25 +1,31 @@
-"""Writes the rules that ask: a relation that is derived on demand has rows only for what is asked.
+"""Writes the rules that ask: a relation on demand has rows only for what is asked of it.
 
-``.decl gcd(a: number, b: number | divisor: number)`` says that whoever reads ``gcd`` gives ``a`` and
-``b``. From the rules that read it, the pass makes ``gcd_want(a, b)``, which holds what they give::
+``.decl gcd(a: number, b: number | divisor: number)`` says that whoever reads ``gcd`` gives ``a``
+and ``b``. The calls in all bodies then say what ``gcd_want(a, b)`` holds, so that of::
 
-    gcd(a, 0, a).                                   gcd(a, 0, a) :- gcd_want(a, 0).
-    gcd(a, b, g) :-                        becomes  gcd(a, b, g) :- gcd_want(a, b),
-        divides(a, b, r), gcd(b, r, g).                 divides(a, b, r), gcd(b, r, g).
-                                                    gcd_want(b, r) :- gcd_want(a, b), divides(a, b, r).
+    gcd(a, 0, a).
+    gcd(a, b, g) :- divides(a, b, r), gcd(b, r, g).
 
-What is given has to be known from what stands before in the rule: a call that gives nothing is
-refused, since its answer would just not be there.
+plain Datalog is made::
+
+    gcd(a, 0, a) :- gcd_want(a, 0).
+    gcd(a, b, g) :- gcd_want(a, b), divides(a, b, r), gcd(b, r, g).
+    gcd_want(b, r) :- gcd_want(a, b), divides(a, b, r).
+
+What is given has to be known from what stands before in the rule. A call that does not give it is
+refused: its answer would just not be there. Soufflé's own magic sets do not serve: they take
+programs whose rules are safe without a caller, and ``gcd(a, 0, a).`` is not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gg_datalog.foundation.errors import EngineError
 
 from .bodies import asking, plain
-from .covering import Asked, looking, shortened, without_copies, without_implied
+from .covering import Asked, by_head, looking, shortened, without_copies, without_implied
 from .program import Atom, Clause, Comparison, Declaration, Negation, Op, Pos, Program
 
 SUFFIX = "_want"
@@ -34,26 +40,32 @@ def with_demand(program: Program) -> Program:
     """The same relations in plain Datalog: what is asked for is a relation like any other.
 
     Raises:
-        EngineError: a call does not give what it has to, a rule asks by hand, a relation on demand is
-            an input or an output, or a name is taken.
+        EngineError: a call does not give what it has to, a rule asks by hand, a relation on demand
+            is an input or an output, or a name is taken.
     """
     relations = {d.name: d for d in program.declarations.values() if d.given}
     if not relations:
         return program
     _refuse_misuse(program, relations)
-    answers = [_answering(clause, relations) for clause in program.clauses]
+    answers = [answering(clause, relations) for clause in program.clauses]
     asked = Asked(relations, want)
-    asked.rules = [rule for clause in answers for rule in _demands(clause, relations)]
-    count = 0
-    while count != len(asked.rules):
-        count = len(asked.rules)
-        asked.rules = without_copies(without_implied(asked.rules, asked), asked)
+    demands = _reduced([r for clause in answers for r in _demands(clause, relations)], asked)
     clauses = [shortened(replace(c, body=looking(c.body, asked)), asked) for c in answers]
-    clauses += [plain(shortened(rule, asked)) for rule in asked.rules]
+    clauses += [plain(shortened(rule, asked)) for rule in demands]
     declared = _declared(program.declarations)
     for name in asked.copies:
         del declared[name]
     return replace(program, declarations=declared, clauses=tuple(clauses))
+
+
+def _reduced(demands: list[Clause], asked: Asked) -> list[Clause]:
+    """The rules that ask, as few as there may be."""
+    count = -1
+    while count != len(demands):
+        count = len(demands)
+        demands = without_copies(without_implied(demands, asked), asked)
+    asked.by_head = by_head(demands)
+    return demands
 
 
 def _declared(declarations: dict[str, Declaration]) -> dict[str, Declaration]:
@@ -68,10 +80,14 @@ def _declared(declarations: dict[str, Declaration]) -> dict[str, Declaration]:
     return found
 
 
-def _answering(clause: Clause, relations: dict[str, Declaration]) -> Clause:
-    """A rule of a relation on demand derives only what is asked."""
+def answering(clause: Clause, relations: Mapping[str, Declaration]) -> Clause:
+    """The rule as it is read: that of a relation on demand derives only what is asked.
+
+    Raises:
+        EngineError: what is given is computed in the head.
+    """
     relation = relations.get(clause.head.relation)
-    if relation is None:
+    if relation is None or not relation.given:
         return clause
     given = clause.head.args[: relation.given]
     if any(isinstance(arg, Op) for arg in given):

@@ -107,12 +107,11 @@ class SouffleEngine:
 
 
 def _read_program(path: Path) -> Translated:
-    from .demand import with_demand
     from .parser import parse_program
     from .souffle_text import souffle_text
     from .translation import Translated
 
-    program = with_demand(parse_program(path))
+    program = parse_program(path)
     return Translated(replace(program, clauses=()), souffle_text(program))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from gg_datalog.foundation.errors import EngineError
 
 from .check import check_program
+from .demand import with_demand
 from .normalise import Test, normalise
 from .program import (
     NUMBER,
@@ -71,17 +72,16 @@ class Symbols:
 
 def translated(path: Path) -> Translated:
     """Read a program, and translate it."""
-    from .demand import with_demand
     from .parser import parse_program
 
-    program, symbols = with_demand(parse_program(path)), Symbols()
+    program, symbols = parse_program(path), Symbols()
     translation = translate(program, symbols)
     return Translated(replace(program, clauses=()), translation, tuple(symbols.texts()))
 
 
 def translate(program: Program, symbols: Symbols) -> Translation:
     """Check a program and translate it; its string constants are added to the symbols."""
-    result = Translation()
+    program, result = with_demand(program), Translation()
     result.add("#show.", None)
     for name in program.outputs:
         arity = len(program.declarations[name].columns)
