@@ -54,7 +54,7 @@ def without_implied(rules: Iterable[Clause], asked: Asked) -> list[Clause]:
     """The rules without those of which the others ask the same."""
     distinct = {(rule.head.relation, *_shape(rule)): rule for rule in rules}
     kept = by_head(distinct.values())
-    for rule in sorted(distinct.values(), key=lambda rule: -len(rule.body)):
+    for rule in sorted([*distinct.values()][::-1], key=lambda rule: -len(rule.body)):
         alike = kept[rule.head.relation]
         kept[rule.head.relation] = [other for other in alike if other is not rule]
         if not _follows(rule.head, rule.body, kept, asked):

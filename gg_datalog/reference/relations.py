@@ -78,24 +78,17 @@ def _fields(kind: TypeDef) -> str:
 
 
 def _relations(program: Program, path: Path, comments: Mapping[str, str]) -> Iterator[str]:
-    helpers = []
     for relation in program.declarations.values():
         if relation.pos.file != path:
             continue
-        columns = _columns(relation)
-        text, name = f"`{relation.name}({columns})`", relation.name
+        text, name = f"`{relation.name}({_columns(relation)})`", relation.name
         for names, kind in (program.inputs, "input"), (program.outputs, "output"):
             if name in names:
                 yield f"- *{kind}* {text}: {comments[name]}"
                 break
         else:
             doc = " ".join(DIVIDER.sub("", relation.doc).split())
-            if doc:
-                yield f"- {text}: {doc}"
-            else:
-                helpers.append(text)
-    if helpers:
-        yield f"- Helpers: {', '.join(helpers)}."
+            yield f"- {text}: {doc}"
 
 
 def _columns(relation: Declaration) -> str:
