@@ -54,7 +54,10 @@ def without_implied(rules: Iterable[Clause], asked: Asked) -> list[Clause]:
     """The rules without those of which the others ask the same."""
     distinct = {(rule.head.relation, *_shape(rule)): rule for rule in rules}
     kept = by_head(distinct.values())
-    for rule in sorted([*distinct.values()][::-1], key=lambda rule: -len(rule.body)):
+    longest = list(distinct.values())
+    longest.reverse()  # of two that ask the same the first one stays
+    longest.sort(key=lambda rule: -len(rule.body))
+    for rule in longest:
         alike = kept[rule.head.relation]
         kept[rule.head.relation] = [other for other in alike if other is not rule]
         if not _follows(rule.head, rule.body, kept, asked):
