@@ -33,14 +33,14 @@ class ProgramBuilder:
             raise EngineError(f"type {name} is built in", str(pos))
         self._types[name] = TypeDef(name, base, fields, pos)
 
-    def add_declaration(self, name: str, columns: tuple[Column, ...], pos: Pos) -> None:
-        """Add a relation."""
+    def add_declaration(self, name: str, columns: tuple[Column, ...], given: int, pos: Pos) -> None:
+        """Add a relation, of which the first ``given`` columns are known to whoever asks."""
         earlier = self._declarations.get(name)
         if earlier is not None:
             raise EngineError(
                 f"relation {name} is declared twice, first at {earlier.pos}", str(pos)
             )
-        self._declarations[name] = Declaration(name, columns, self._doc(pos), pos)
+        self._declarations[name] = Declaration(name, columns, self._doc(pos), pos, given)
 
     def add_directive(self, which: str, names: list[str], pos: Pos) -> None:
         """Mark relations as input or output."""

@@ -36,7 +36,7 @@ start: item*
 ?item: subtype | record | declaration | input | output | include | clause
 subtype: ".type" NAME "<:" NAME
 record: ".type" NAME "=" "[" _fields "]"
-declaration: ".decl" NAME "(" _fields? ")"
+declaration: ".decl" NAME "(" _fields? (BAR _fields?)? ")"
 _fields: field ("," field)*
 field: NAME ":" NAME
 input: ".input" NAME ("," NAME)*
@@ -54,6 +54,7 @@ atom: NAME "(" [expr ("," expr)*] ")"
 ?factor: primary | "-" factor -> negate
 ?primary: NUMBER -> number | STRING -> string | NAME -> variable | "_" -> wild | "nil" -> nil
     | "[" expr ("," expr)* "]" -> rec | "(" expr ")"
+BAR: "|"
 COMPARE: "=" | "!=" | "<=" | "<" | ">=" | ">"
 NAME: /(?!RESERVED\b)(?:[A-Za-z][A-Za-z0-9_]*|_[A-Za-z0-9_]+)/
 NUMBER: /[0-9]+(?![0-9A-Za-z_])(?!\.[0-9])/
@@ -125,11 +126,24 @@ def _add(builder: ProgramBuilder, item: Tree[Any], pos: Pos) -> None:
         case "record":
             builder.add_type(str(parts[0]), None, tuple(parts[1:]), pos)
         case "declaration":
-            builder.add_declaration(str(parts[0]), tuple(parts[1:]), pos)
+            builder.add_declaration(str(parts[0]), *_columns(parts[1:], pos), pos)
         case "input" | "output":
             builder.add_directive(item.data, [str(name) for name in parts], pos)
         case "clause":
             builder.add_clause(_clause(parts, pos))
+
+
+def _columns(parts: list[Any], pos: Pos) -> tuple[tuple[Column, ...], int]:
+    """The columns, and how many of them stand before a bar."""
+    columns = tuple(part for part in parts if isinstance(part, Column))
+    given = next((at for at, part in enumerate(parts) if isinstance(part, Token)), None)
+    if given == 0:
+        raise EngineError(
+            "before the bar stands what is given by whoever asks: here nothing is",
+            str(pos),
+            "leave the bar out: the relation is derived as it is",
+        )
+    return columns, given or 0
 
 
 def _clause(parts: list[Any], pos: Pos) -> Clause:

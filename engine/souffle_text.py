@@ -3,6 +3,7 @@ rules can be left out of it."""
 
 from __future__ import annotations
 
+from .demand import with_demand
 from .program import (
     Clause,
     Column,
@@ -24,7 +25,7 @@ from .translation import Translation, need
 
 def souffle_text(program: Program) -> Translation:
     """The whole program; its inputs are left to whoever knows which of them have rows."""
-    result = Translation()
+    program, result = with_demand(program), Translation()
     for definition in program.types.values():
         result.add(_type(definition), definition.pos)
     for declaration in program.declarations.values():

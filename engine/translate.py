@@ -17,6 +17,7 @@ from pathlib import Path
 from gg_datalog.foundation.errors import EngineError
 
 from .check import check_program
+from .demand import with_demand
 from .normalise import Test, normalise
 from .program import (
     NUMBER,
@@ -80,7 +81,7 @@ def translated(path: Path) -> Translated:
 
 def translate(program: Program, symbols: Symbols) -> Translation:
     """Check a program and translate it; its string constants are added to the symbols."""
-    result = Translation()
+    program, result = with_demand(program), Translation()
     result.add("#show.", None)
     for name in program.outputs:
         arity = len(program.declarations[name].columns)

@@ -15,7 +15,7 @@ from gg_datalog.datalog import program_path
 from gg_datalog.result.comments import COMMENT, DIVIDER, relation_comments
 
 if TYPE_CHECKING:
-    from gg_datalog.engine.program import Program, TypeDef
+    from gg_datalog.engine.program import Declaration, Program, TypeDef
 
 
 INTRODUCTION = """\
@@ -25,8 +25,8 @@ Written by `make docs` from the comments above the declarations; do not edit. Ho
 together is told in [rules.md](rules.md).
 
 An *input* is a file of the facts folder, an *output* one of the result folder; both are views of
-the same name in `result.duckdb`. Everything else lives only while the rules run. A name that ends
-with `_want` holds what is asked for, the relation without it the answers.
+the same name in `result.duckdb`. Everything else lives only while the rules run. The columns before
+a bar, as in `times(a, b | c)`, are given by whoever reads the relation: it has rows for these only.
 
 `result.duckdb` has more than these: [views and queries](views.md). What people ask first is in
 `shard` (which rank holds which range of which dimension of which tensor), `relation` (the same in
@@ -78,24 +78,24 @@ def _fields(kind: TypeDef) -> str:
 
 
 def _relations(program: Program, path: Path, comments: Mapping[str, str]) -> Iterator[str]:
-    helpers = []
     for relation in program.declarations.values():
         if relation.pos.file != path:
             continue
-        columns = ", ".join(f"{column.name}: {column.type}" for column in relation.columns)
-        text, name = f"`{relation.name}({columns})`", relation.name
+        text, name = f"`{relation.name}({_columns(relation)})`", relation.name
         for names, kind in (program.inputs, "input"), (program.outputs, "output"):
             if name in names:
                 yield f"- *{kind}* {text}: {comments[name]}"
                 break
         else:
             doc = " ".join(DIVIDER.sub("", relation.doc).split())
-            if doc:
-                yield f"- {text}: {doc}"
-            else:
-                helpers.append(text)
-    if helpers:
-        yield f"- Helpers: {', '.join(helpers)}."
+            yield f"- {text}: {doc}"
+
+
+def _columns(relation: Declaration) -> str:
+    """Its columns, with a bar behind those that are given."""
+    texts = [f"{column.name}: {column.type}" for column in relation.columns]
+    given, told = ", ".join(texts[: relation.given]), ", ".join(texts[relation.given :])
+    return f"{given} | {told}".rstrip() if relation.given else told
 
 
 def _above(lines: Sequence[str], number: int) -> str:

@@ -26,6 +26,15 @@ def test_every_relation_that_a_user_sees_is_explained() -> None:
     assert [name for name in names if not comments.get(name)] == []
 
 
+def test_every_relation_says_what_a_row_means() -> None:
+    assert [str(d.pos) for d in PROGRAM.declarations.values() if not d.doc] == []
+
+
+@pytest.mark.parametrize("path", PROGRAM.files, ids=lambda path: path.name)
+def test_a_file_opens_with_its_idea(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").startswith("// ")
+
+
 def test_extraction_writes_the_inputs_of_the_rules() -> None:
     assert sorted(r.name for r in RULE_RELATIONS) == sorted(PROGRAM.inputs)
     assert {r.name for r in REPORT_RELATIONS}.isdisjoint(PROGRAM.declarations)

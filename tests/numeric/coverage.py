@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gg_datalog.engine.demand import answering
 from gg_datalog.engine.parser import parse_program
 from gg_datalog.engine.program import Clause
 from gg_datalog.engine.souffle_text import literal_text
@@ -26,9 +27,11 @@ DECLARED = f"\n.decl {FIRED}(place: symbol)\n.output {FIRED}\n"
 
 # ---- probes -------------------------------------------------------------------------------------------
 def rules_of(program: Path = RULES) -> dict[str, Clause]:
-    """The rules (facts aside) by their place: file and line."""
+    """The rules (facts aside) by their place: file and line. Those of a relation on demand look at
+    what is asked."""
     found: dict[str, Clause] = {}
-    for clause in parse_program(program).clauses:
+    parsed = parse_program(program)
+    for clause in (answering(clause, parsed.declarations) for clause in parsed.clauses):
         if clause.body:
             file = clause.pos.file.resolve().relative_to(program.resolve().parent)
             place = f"{file.as_posix()}:{clause.pos.line}"

@@ -21,6 +21,7 @@ ORDERS = {
     "two scalars below the line": ((ONE, OTHER, 1.0), (1.0, 1.0, ONE * OTHER)),
     "a scalar cancels above": ((ONE, THIRD, OTHER), (OTHER, ONE, THIRD)),
     "a scalar cancels below": ((OTHER, ONE, THIRD), (ONE, THIRD, OTHER)),
+    "another scalar below than above": ((1.0, ONE, OTHER), (OTHER, 1.0, ONE)),
 }
 
 # ---- layouts ------------------------------------------------------------------------------------------
@@ -28,6 +29,10 @@ X = "x: f32[24, 3]\nw: f32[3, 5]\nz: f32[3, 3]\n"
 TURNED = "t = reshape(transpose(view(x, [4, 6, 3]), 0, 1), [24, 3])\n"
 STRIPES = "s = slice(view(x, [4, 6, 3]), 1, 3 * rank, 3 * rank + 3)\n"
 STRIPES += "y = mm(cat([z, reshape(s, [12, 3])], 0), w)\n"
+QUARTER = (
+    "slice(slice(view(x, [4, 6, 3]), 0, 2 * (rank // 2), 2 * (rank // 2) + 2), 1, 3 * (rank % 2)"
+)
+QUARTER = f"s = reshape({QUARTER}, 3 * (rank % 2) + 3), [6, 3])\n"
 COLUMNS = ", ".join(f"select(v, 1, {i})" for i in range(6))
 MOST = ", ".join(f"select(v, 1, {i})" for i in range(5))
 HEADS = "x: f32[{n}, 4]\nw: f32[4, 5]\nz: f32[4]\n"
@@ -43,6 +48,11 @@ LAYOUTS = {
         2,
     ),
     "stripes": (X + "return mm(x, w)", X + STRIPES + "return slice(y, 0, 3, 15)", 2),
+    "quarters, that go on along the stripes and then across": (
+        X + "return mm(x, w)",
+        X + QUARTER + 'y = mm(s, w)\nreturn all_gather_into_tensor(y, 4, "g")',
+        4,
+    ),
     "one stripe": (
         X + "return mm(x, w)",
         X + STRIPES + "return slice(slice(y, 0, 3, 15), 0, 0, 3)",
