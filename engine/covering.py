@@ -11,26 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from .bodies import used
+from .matching import Values, all_matched, all_put, matched, named, put_in_all, same
 from .program import (
     Atom,
     Clause,
     Comparison,
     Declaration,
-    Expr,
     Literal,
     Negation,
-    Op,
-    Rec,
-    Sym,
     Var,
     Wild,
 )
 
 DEPTH = 3  # how many rules that ask may follow from each other
 LIMIT = 40  # how many facts are looked at
-
-Values = dict[str, Expr]
 
 
 @dataclass(slots=True)
@@ -106,10 +100,10 @@ def original(atom: Atom, asked: Asked) -> Atom:
     """The atom, or the one that a copy is of."""
     while atom.relation in asked.copies:
         rule = asked.copies[atom.relation]
-        values = _all_matched(rule.head.args, atom.args, {})
+        values = all_matched(rule.head.args, atom.args, {})
         source = rule.body[0]
         assert isinstance(source, Atom) and values is not None
-        atom = Atom(source.relation, _all_put(source.args, values), atom.pos)
+        atom = Atom(source.relation, all_put(source.args, values), atom.pos)
     return atom
 
 
@@ -147,7 +141,7 @@ def _follows(
 ) -> bool:
     """Whether what is asked in ``goal`` is asked wherever the body holds, by these rules alone."""
     numbers = count()
-    facts = [_named(literal, numbers) for literal in body]
+    facts = [named(literal, numbers) for literal in body]
     for fact in facts:
         known = _behind(fact, rules, asked, numbers)
         facts += [one for one in known if one not in facts and len(facts) < LIMIT]
@@ -162,23 +156,23 @@ def _behind(
         return []
     request = asked.of(fact)
     if request is not None:
-        return [_named(request, numbers)]
+        return [named(request, numbers)]
     asking = rules.get(fact.relation, [])
-    values = _all_matched(asking[0].head.args, fact.args, {}) if len(asking) == 1 else None
+    values = all_matched(asking[0].head.args, fact.args, {}) if len(asking) == 1 else None
     if values is None:
         return []
-    return [_put_in_all(_named(part, numbers), values, numbers) for part in asking[0].body]
+    return [put_in_all(named(part, numbers), values, numbers) for part in asking[0].body]
 
 
 def _proved(
     goal: Atom, facts: list[Literal], rules: Mapping[str, list[Clause]], depth: int
 ) -> bool:
-    if any(_same(goal, fact) for fact in facts):
+    if any(same(goal, fact) for fact in facts):
         return True
     if not depth:
         return False
     for rule in rules.get(goal.relation, ()):
-        values = _all_matched(rule.head.args, goal.args, {})
+        values = all_matched(rule.head.args, goal.args, {})
         if values is not None and _holds(rule.body, values, facts, rules, depth - 1):
             return True
     return False
@@ -196,107 +190,10 @@ def _holds(
         return True
     first, rest = body[0], body[1:]
     for fact in facts:
-        found = _matched(first, fact, values)
+        found = matched(first, fact, values)
         if found is not None and _holds(rest, found, facts, rules, depth):
             return True
     if not isinstance(first, Atom) or first.relation not in rules:
         return False
-    goal = Atom(first.relation, _all_put(first.args, values), first.pos)
+    goal = Atom(first.relation, all_put(first.args, values), first.pos)
     return _proved(goal, facts, rules, depth) and _holds(rest, values, facts, rules, depth)
-
-
-def _matched(pattern: Literal, fact: Literal, values: Values) -> Values | None:
-    if isinstance(pattern, Comparison):
-        if not isinstance(fact, Comparison) or pattern.op != fact.op:
-            return None
-        return _all_matched((pattern.left, pattern.right), (fact.left, fact.right), values)
-    if isinstance(pattern, Negation) and isinstance(fact, Negation):
-        # Of `_` all rows are meant there: it is matched as it is.
-        pattern, fact = _strict(pattern.atom), _strict(fact.atom)
-    if isinstance(pattern, Negation):
-        return None
-    if not isinstance(fact, Atom) or pattern.relation != fact.relation:
-        return None
-    return _all_matched(pattern.args, fact.args, values)
-
-
-def _all_matched(patterns: Sequence[Expr], found: Sequence[Expr], values: Values) -> Values | None:
-    current: Values | None = values
-    for pattern, expr in zip(patterns, found, strict=True):
-        current = None if current is None else _one_matched(pattern, expr, current)
-    return current
-
-
-def _one_matched(pattern: Expr, found: Expr, values: Values) -> Values | None:
-    if isinstance(pattern, Wild):
-        return values
-    if isinstance(pattern, Var):
-        known = values.get(pattern.name)
-        if known is None:
-            return {**values, pattern.name: found}
-        return values if known == found else None
-    if isinstance(pattern, Rec) and isinstance(found, Rec):
-        if len(pattern.args) != len(found.args):
-            return None
-        return _all_matched(pattern.args, found.args, values)
-    if isinstance(pattern, Op) and isinstance(found, Op) and pattern.op == found.op:
-        if len(pattern.args) == len(found.args):
-            return _all_matched(pattern.args, found.args, values)
-        return None
-    return values if pattern == found else None
-
-
-# ---- what stands for what -----------------------------------------------------------------------
-def _same(goal: Atom, fact: Literal) -> bool:
-    return isinstance(fact, Atom) and (goal.relation, goal.args) == (fact.relation, fact.args)
-
-
-def _named(literal: Literal, numbers: Iterator[int]) -> Literal:
-    """The literal as a fact: each `_` is some value of its own."""
-    if isinstance(literal, Negation):
-        return literal
-    if isinstance(literal, Comparison):
-        left, right = (_some(side, numbers) for side in (literal.left, literal.right))
-        return Comparison(literal.op, left, right, literal.pos)
-    return Atom(literal.relation, tuple(_some(a, numbers) for a in literal.args), literal.pos)
-
-
-def _some(expr: Expr, numbers: Iterator[int]) -> Expr:
-    if isinstance(expr, Wild):
-        return Var(f"{next(numbers)}")
-    if isinstance(expr, Rec):
-        return Rec(tuple(_some(arg, numbers) for arg in expr.args))
-    return expr
-
-
-def _put_in_all(literal: Literal, values: Values, numbers: Iterator[int]) -> Literal:
-    """The literal of a rule with what is known; a variable that is not known becomes some value."""
-    for name in sorted(used(literal) - values.keys()):
-        values[name] = Var(f"{next(numbers)}")
-    if isinstance(literal, Negation):
-        atom = literal.atom
-        return Negation(Atom(atom.relation, _all_put(atom.args, values), atom.pos))
-    if isinstance(literal, Comparison):
-        left, right = _all_put((literal.left, literal.right), values)
-        return Comparison(literal.op, left, right, literal.pos)
-    return Atom(literal.relation, _all_put(literal.args, values), literal.pos)
-
-
-def _all_put(args: Sequence[Expr], values: Values) -> tuple[Expr, ...]:
-    return tuple(_put_in(arg, values) for arg in args)
-
-
-def _strict(atom: Atom) -> Atom:
-    args = tuple(Sym("_") if isinstance(arg, Wild) else arg for arg in atom.args)
-    return Atom(f"!{atom.relation}", args, atom.pos)
-
-
-def _put_in(expr: Expr, values: Values) -> Expr:
-    """The pattern with what is known of it; what is not stays a name of its own."""
-    if isinstance(expr, Var):
-        return values.get(expr.name, Wild())
-    if isinstance(expr, Rec):
-        return Rec(_all_put(expr.args, values))
-    if isinstance(expr, Op):
-        return Op(expr.op, _all_put(expr.args, values))
-    return expr

@@ -63,4 +63,8 @@ _WHOLE = """
     JOIN label_of a ON a.shaped = s.shaped JOIN label_of b ON b.shaped = d.shaped
     WHERE q.gives = ? AND r.gives IN (SELECT unnest(?)) AND s.signed = d.signed
       AND a.factor = b.factor AND a.kind = 'whole' AND b.kind = 'whole' AND b.extent < a.extent
+      AND r.gives NOT IN (  -- a lookup in a shard whose other rows are hidden
+        SELECT l.gives FROM dist_lookup l
+        JOIN dist_lookup h ON h."table" = l."table" AND h.ids = l.ids
+        JOIN lookup_masked m ON m."by" = h."by")
     ORDER BY ALL"""
