@@ -77,7 +77,7 @@ class Coordinator:
         finally:
             if self._pool is not None:
                 self._pool.close()
-            self._ledger.write()
+            self._ledger.close()
             emptied(self._work)
             self._events.close()
         return self.tally

@@ -1,8 +1,8 @@
 """The rows of an audit on disk: each written once, in one go; many small files become a large one.
 
-A row is a file of its own until there are :data:`MANY` of them. Then they are written into one
-file, whose metadata names them, and only then removed: whoever is interrupted in between leaves
-rows twice, which the next one to write removes, and which no view shows.
+A row is a file of its own until there are :data:`MANY` of them, or the run ends. Then they are
+written into one file, whose metadata names them, and only then removed: whoever is interrupted in
+between leaves rows twice, which the next one to write removes, and which no view shows.
 """
 
 from __future__ import annotations

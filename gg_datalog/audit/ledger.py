@@ -74,6 +74,12 @@ class Ledger:
             self._rows.append(self._mentions)
         self._mentions, self._written = [], monotonic()
 
+    def close(self) -> None:
+        """Writes what is noted, and makes one file of the rows: questions need not open them
+        one by one."""
+        self.write()
+        self._rows.compact()
+
     # ---- captures
     def packed(self, content: str) -> Path:
         """Where a captured case lies."""
