@@ -154,12 +154,13 @@ def checked_rules(folder: Path) -> None:
     from gg_datalog.datalog import program_path
     from gg_datalog.engine import parse_program
     from gg_datalog.engine.check import check_program
+    from gg_datalog.engine.demand import with_demand
 
     if not (folder / MAIN).is_file():
         hint = "give a folder such as gg_datalog/datalog"
         raise InputError(f"there is no {MAIN} in it", str(folder), hint)
     ours, theirs = parse_program(program_path()), parse_program(folder / MAIN)
-    check_program(theirs)
+    check_program(with_demand(theirs))
     for text in _lacking(ours, theirs):
         hint = "start from a copy of gg_datalog/datalog"
         raise InputError(text, str(folder / MAIN), hint)

@@ -211,6 +211,7 @@ def test_what_other_rules_would_change(home: Path, tmp_path: Path) -> None:
     assert text.count(head) == 1
     (rules / "outputs.dl").write_text(text.replace(head, f"{head}k < 0, "))
     found = audit("again", home / "before", "--rules", rules, "--only", "c*", "--format", "json")
+    assert found.stdout, str(found.exception)
     assert {row["item"] for row in json.loads(found.stdout)["changed"]} == {"c3", "c4", "c5"}
 
 
