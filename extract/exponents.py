@@ -12,7 +12,7 @@ cancels is finite (:func:`is_real`), which is asked of every term that is moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -24,6 +24,7 @@ from gg_datalog.extract.records import Operator, Sum
 from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.view import Base, Digit, View, compose, identity, merge
 
+Terms = Callable[[View], "list[View] | None"]  # of a view that is a sum
 EXTREMA = ((0, "max"), (0, "min"))  # what a function that never falls lets pass
 MINUS = Scale(Fraction(-1))
 FINITE = (
@@ -47,30 +48,49 @@ def is_finite(ctx: Context, base: Base) -> bool:
     return not may_be_infinite(base, ctx.side.notes.finiteness())
 
 
+def flattened(views: Iterable[View], terms: Terms) -> list[View]:
+    """What is added up in the end, in its order: a view with ``terms`` is replaced by these, and
+    they by theirs. The residual sum of a deep model is a sum in a sum for every layer."""
+    found, left = [], list(views)[::-1]
+    while left:
+        x = left.pop()
+        inner = terms(x)
+        if inner is None:
+            found.append(x)
+        else:
+            left += inner[::-1]
+    return found
+
+
 def leaves(ctx: Context, x: View) -> list[View]:
     """The terms of a tensor that is a sum (of sums), else the tensor."""
-    record, found = x.base.made, ctx.side.notes.summed.get(x.base)
-    if found is None and isinstance(record, Sum) and record.kind == "sum":
-        found = tuple(record.terms)
-    if found is None:
-        return [x]
-    seen = [compose(x, t.dims, t.base, t.scale) for t in found]
-    if any(v is None for v in seen):
-        return [x]
-    return [leaf for v in seen if v is not None for leaf in leaves(ctx, tidy(v))]
+
+    def terms(x: View) -> list[View] | None:
+        noted = ctx.side.notes.summed.get(x.base)
+        inner = _written(x) if noted is None else _seen(x, noted)
+        return None if inner is None else [tidy(v) for v in inner]
+
+    return flattened([x], terms)
 
 
 def written_terms(x: View, deep: bool = True) -> list[View]:
     """The terms of a tensor that is a sum (of sums, if ``deep``) as it is written, else the
     tensor."""
+    return flattened([x], _written) if deep else _written(x) or [x]
+
+
+def _written(x: View) -> list[View] | None:
+    """The terms of a tensor that was written as a sum."""
     record = x.base.made
     if not isinstance(record, Sum) or record.kind != "sum":
-        return [x]
-    seen = [compose(x, t.dims, t.base, t.scale) for t in record.terms]
-    if any(v is None for v in seen):
-        return [x]
-    terms = [v for v in seen if v is not None]
-    return [leaf for v in terms for leaf in written_terms(v)] if deep else terms
+        return None
+    return _seen(x, record.terms)
+
+
+def _seen(x: View, terms: Iterable[View]) -> list[View] | None:
+    """Terms of its base as the view sees them."""
+    seen = [compose(x, t.dims, t.base, t.scale) for t in terms]
+    return None if any(v is None for v in seen) else [v for v in seen if v is not None]
 
 
 def tidy(x: View) -> View:
