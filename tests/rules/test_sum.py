@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from gg_datalog.extract.exponents import flattened
+from gg_datalog.extract.view import Base, View
+
 from .build import Case, Row, check, row, table
 from .conftest import Outcomes
 
@@ -360,3 +363,11 @@ def test_nested_parts(case: Case, outcomes: Outcomes) -> None:
 def test_terms(case: Case, outcomes: Outcomes) -> None:
     """Additions on one rank."""
     check(case, outcomes(case))
+
+
+def test_sums_in_sums_need_no_stack() -> None:
+    """Deeper than Python's stack: the terms come in the order in which they were added."""
+    deep = [View(Base(str(i), (), "operator"), ()) for i in range(5000)]
+    terms = [View(Base(f"term {i}", (), "operator"), ()) for i in range(5000)]
+    inner = {s.base: [before, t] for s, before, t in zip(deep[1:], deep, terms[1:], strict=False)}
+    assert flattened([deep[-1]], lambda x: inner.get(x.base)) == [deep[0], *terms[1:]]
