@@ -61,7 +61,7 @@ def _collective_of(ctx: Context, node: Node, name: str) -> Node | None:
 
 def arrive(ctx: Context, node: Node, name: str) -> None:
     """Before a node: what it waits for is there; what it reads may not be there yet."""
-    names = list(references((node.args, node.kwargs)))
+    names = node.references
     if name.endswith(".wait_tensor"):
         for one in names:
             if (flight := ctx.flights.pop(one, None)) is not None:
@@ -128,7 +128,7 @@ def waited_for(ctx: Context) -> set[str]:
     """The nodes of the graph that some node waits for."""
     if ctx.waits is None:
         waits = (n for n in ctx.graph.nodes.values() if ".wait_tensor" in n.target)
-        ctx.waits = {name for n in waits for name in references((n.args, n.kwargs))}
+        ctx.waits = {name for n in waits for name in n.references}
     return ctx.waits
 
 

@@ -68,6 +68,11 @@ class Node:
     signature: Signature | None = None
     bound: Mapping[str | int, Any] = field(default_factory=dict)
 
+    @cached_property
+    def references(self) -> tuple[str, ...]:
+        """The nodes among its arguments: positions in order, then keywords by name."""
+        return tuple(references((self.args, self.kwargs)))
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -86,7 +91,7 @@ class Graph:
         """By name, the nodes that refer to a node, in program order."""
         found: dict[str, list[Node]] = {}
         for node in self.nodes.values():
-            for name in dict.fromkeys(references((node.args, node.kwargs))):
+            for name in dict.fromkeys(node.references):
                 found.setdefault(name, []).append(node)
         return found
 
@@ -182,7 +187,7 @@ def about_positions(graph: Graph) -> set[str]:
     counts: dict[str, Node] = {}
     tests: set[str] = set()
     for node in graph.nodes.values():
-        of = list(references((node.args, node.kwargs)))
+        of = node.references
         if (COUNTS if not of else MOVES).match(node.target) and all(n in counts for n in of):
             counts[node.name] = node
         elif COMPARES.match(node.target) and of and all(n in counts for n in of):
@@ -399,7 +404,7 @@ class Literal:
 
 
 def _check_references(node: Node, known: Mapping[str, Node], rows: list[Any], path: Path) -> None:
-    for name in references((node.args, node.kwargs)):
+    for name in node.references:
         if name in known:
             continue
         later = any(isinstance(row, dict) and row.get("name") == name for row in rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,7 +23,7 @@ class Space:
 
     labels: tuple[Label, ...]
     maps: list[DigitMap]
-    segments: dict[str, list[tuple[int, int]]]
+    segments: Mapping[str, Sequence[tuple[int, int]]]
 
     def result(self, letters: Letters) -> tuple[tuple[int, ...], Dims]:
         """Labels of a result with these letters, and the dims of its view over its base."""
@@ -53,48 +53,83 @@ def space(
     in ``fine`` has a label per digit that some operand shows: tokens that were flattened from
     sequence and batch may be cut along either.
     """
+    created = created or {}
     extents = _extents(operands)
     if extents is None:
         return None
-    extents.update(created or {})
+    extents.update(created)
     if 0 in extents.values():
         return None
-    shown = {
-        letter: tuple(_carried(view, letters, letter) for view, letters in operands)
-        for letter in extents
-    }
-    cuts = {
-        letter: _borders(shown[letter], extent, _kind(operands, naming, letter) in fine)
+    shown = tuple((view.dims, tuple(letters), view.base.shape) for view, letters in operands)
+    forms = tuple(
+        (
+            letter,
+            extent,
+            _kind(operands, naming, letter) in fine,
+            letter not in created and _may_repeat(naming, letter),
+        )
         for letter, extent in extents.items()
-    }
-    if any(c is None for c in cuts.values()):
+    )
+    found = _structure(shown, forms)
+    if found is None:
         return None
-    labels: list[Label] = []
-    segments: dict[str, list[tuple[int, int]]] = {}
-    carried: list[list[tuple[Digit, int, int]]] = [[] for _ in operands]
-    for letter, borders in cuts.items():
-        segments[letter] = []
-        for stride, extent in borders or ():
-            found = [_segment(dims, stride, extent) for dims in shown[letter]]
+    labels = tuple(_label(naming, *cell) for cell in found.cells)
+    return Space(labels, list(found.maps), found.segments)
+
+
+def _label(naming: Naming, letter: str, extent: int, places: tuple[int, ...]) -> Label:
+    factor, kind = naming(letter, places)
+    return Label(extent, factor, "created" if not places and kind == "whole" else kind)
+
+
+@dataclass(frozen=True)
+class _Structure:
+    """The labels of an operator before they have names: ``cells`` lists (letter, extent, places of
+    the operands that carry it) per label."""
+
+    cells: tuple[tuple[str, int, tuple[int, ...]], ...]
+    maps: tuple[DigitMap, ...]
+    segments: Mapping[str, tuple[tuple[int, int], ...]]
+
+
+Shown = tuple[Dims, tuple[str, ...], tuple[int, ...]]  # dims, letters, shape of the base
+    Dims, tuple[str, ...], tuple[int, ...]
+]  # an operand: dims, letters, shape of its base
+Form = tuple[str, int, bool, bool]  # letter, extent, is it fine, may it be left out
+
+
+# Layers and ranks repeat the same few forms.
+@lru_cache(maxsize=1 << 14)
+def _structure(shown: tuple[Shown, ...], forms: tuple[Form, ...]) -> _Structure | None:
+    cells: list[tuple[str, int, tuple[int, ...]]] = []
+    segments: dict[str, tuple[tuple[int, int], ...]] = {}
+    rows: list[list[tuple[Digit, int, int]]] = [[] for _ in shown]
+    for letter, whole, fine, repeats in forms:
+        carried = tuple(_carried(dims, letters, letter) for dims, letters, _ in shown)
+        borders = _borders(carried, whole, fine)
+        if borders is None:
+            return None
+        mine: list[tuple[int, int]] = []
+        for stride, extent in borders:
+            found = [_segment(dims, stride, extent) for dims in carried]
             if any(f is None for f in found):
                 return None
             places = tuple(i for i, f in enumerate(found) if f)
-            if not places and letter not in (created or {}) and _may_repeat(naming, letter):
-                segments[letter].append((-1, extent))
+            if not places and repeats:
+                mine.append((-1, extent))
                 continue
-            segments[letter].append((len(labels), extent))
+            mine.append((len(cells), extent))
             for place in places:
                 step = extent
                 for digit in found[place] or ():
                     step //= digit.extent
-                    carried[place].append((digit, len(labels), step))
-            factor, kind = naming(letter, places)
-            kind = "created" if not places and kind == "whole" else kind
-            labels.append(Label(extent, factor, kind))
-    maps = [_digit_map(view, rows) for (view, _), rows in zip(operands, carried, strict=True)]
+                    rows[place].append((digit, len(cells), step))
+            cells.append((letter, extent, places))
+        segments[letter] = tuple(mine)
+    maps = [_digit_map(shape, row) for (_, _, shape), row in zip(shown, rows, strict=True)]
     if any(m is None for m in maps):
         return None
-    return Space(tuple(labels), [m for m in maps if m is not None], segments)
+    return _Structure(tuple(cells), tuple(m for m in maps if m is not None), segments)
 
 
 def _kind(operands: Sequence[tuple[View, Letters]], naming: Naming, letter: str) -> str:
@@ -124,13 +159,11 @@ def _extents(operands: Sequence[tuple[View, Letters]]) -> dict[str, int] | None:
 Carried = tuple[tuple[Digit, ...], ...]  # what one operand shows of a letter
 
 
-def _carried(view: View, letters: Letters, letter: str) -> Carried:
+def _carried(dims: Dims, letters: Letters, letter: str) -> Carried:
     """The dimensions of an operand that a letter names, without those of one position."""
-    return tuple(d for n, d in zip(letters, view.dims, strict=True) if n == letter and d)
+    return tuple(d for n, d in zip(letters, dims, strict=True) if n == letter and d)
 
 
-# Layers and ranks repeat the same few forms.
-@lru_cache(maxsize=1 << 14)
 def _borders(
     operands: tuple[Carried, ...], extent: int, fine: bool
 ) -> tuple[tuple[int, int], ...] | None:
@@ -176,9 +209,9 @@ def _segment(dims: Carried, stride: int, extent: int) -> tuple[Digit, ...] | Non
     return () if kinds == {True} else tuple(digits)
 
 
-def _digit_map(view: View, rows: Sequence[tuple[Digit, int, int]]) -> DigitMap | None:
+def _digit_map(shape: Sequence[int], rows: Sequence[tuple[Digit, int, int]]) -> DigitMap | None:
     per_dim: list[tuple[tuple[int, int, int], ...]] = []
-    for dim, extent in enumerate(view.base.shape):
+    for dim, extent in enumerate(shape):
         mine = sorted((r for r in rows if r[0].dim == dim), key=lambda r: r[0].stride)
         step = 1
         for digit, _, _ in mine:

@@ -171,7 +171,7 @@ def _transfers(ctx: Context, node: Node, name: str) -> list[str]:
     """The transfers that a node waits for."""
     if not name.endswith(".wait_tensor"):
         return []
-    return [one for one in references((node.args, node.kwargs)) if one in ctx.started]
+    return [one for one in node.references if one in ctx.started]
 
 
 def _typed(ctx: Context, node: Node, value: Value) -> None:
@@ -225,7 +225,7 @@ def value_of(ctx: Context, node: Node, name: str) -> Value:
 
 def _given(ctx: Context, node: Node) -> bool:
     """Do the input relations name a node without tensor operands?"""
-    return node.name in ctx.related and not any(references((node.args, node.kwargs)))
+    return node.name in ctx.related and not node.references
 
 
 def _literal(ctx: Context, node: Node) -> View | None:
@@ -318,7 +318,7 @@ def _operator(ctx: Context, node: Node, name: str) -> Value:
 
 def _uses_nothing(ctx: Context, node: Node) -> bool:
     """Has one of its operands no elements?"""
-    given = (ctx.values.get(name) for name in references((node.args, node.kwargs)))
+    given = (ctx.values.get(name) for name in node.references)
     return any(isinstance(value, View) and 0 in value.shape for value in given)
 
 

@@ -25,7 +25,7 @@ def origins(ctx: Context, node: Node, name: str) -> Iterator[str]:
             if parameter.tensor and node.signature.returned(parameter.name):
                 yield from references((node.bound[parameter.name],))
     elif space_of(name) not in PURE_SPACES and name not in ctx.table.rows:
-        yield from references((node.args, node.kwargs))
+        yield from node.references
 
 
 def _is_own(ctx: Context, whole: Sequence[str]) -> bool:
@@ -83,7 +83,7 @@ def writes(ctx: Context, node: Node, name: str) -> Iterator[tuple[str, int | Non
         found = list(references(node.args[:1])) if in_place(name) else []
         found += [n for k, v in node.kwargs.items() if _is_out(k) for n in references((v,))]
         if mutates(ctx, node, name):
-            found += references((node.args, node.kwargs))
+            found += node.references
         yield from ((n, None) for n in dict.fromkeys(found))
 
 

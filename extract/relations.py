@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gg_datalog.extract.case import Case
-from gg_datalog.extract.graph import Graph, Node, references
+from gg_datalog.extract.graph import Graph, Node
 from gg_datalog.foundation.errors import InputError
 
 Box = tuple[tuple[int, int], ...]
@@ -48,7 +48,7 @@ def _is_source(node: Node | None) -> bool:
     """May an input relation name the node: placeholder, constant, no operands?"""
     return node is not None and (
         node.op in ("placeholder", "get_attr")
-        or (node.op == "call_function" and not any(references((node.args, node.kwargs))))
+        or (node.op == "call_function" and not node.references)
     )
 
 

@@ -22,6 +22,8 @@ class Scale:
     atoms: tuple[tuple[str, int], ...] = ()
 
     def __mul__(self, other: Scale) -> Scale:
+        if self is ONE or other is ONE:
+            return other if self is ONE else self
         powers: Counter[str] = Counter(dict(self.atoms))
         for atom, power in other.atoms:
             powers[atom] += power

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ class View:
 
     def scaled(self, by: Scale) -> View:
         """The view times a scalar."""
-        return replace(self, scale=self.scale * by)
+        return self if by is ONE else View(self.base, self.dims, self.scale * by)
 
     def permuted(self, order: Sequence[int]) -> View:
         """Dimensions in another order."""
@@ -161,16 +161,23 @@ def cut(digits: Sequence[Digit], stride: int, extent: int) -> list[Digit] | None
 
 def compose(outer: View, inner_dims: Dims, base: Base, scale: Scale) -> View | None:
     """``outer`` over a base that itself has ``inner_dims`` over ``base``: one view."""
+    dims = _composed(outer.dims, inner_dims)
+    return None if dims is None else View(base, dims, outer.scale * scale)
+
+
+# Layers and ranks repeat the same few forms.
+@lru_cache(maxsize=1 << 14)
+def _composed(outer: Dims, inner: Dims) -> Dims | None:
     dims: list[tuple[Digit, ...]] = []
-    for dim in outer.dims:
+    for dim in outer:
         digits: list[Digit] = []
         for digit in dim:
             if digit.dim < 0:
                 digits.append(digit)
                 continue
-            part = cut(inner_dims[digit.dim], digit.stride, digit.extent)
+            part = cut(inner[digit.dim], digit.stride, digit.extent)
             if part is None:
                 return None
             digits.extend(part)
         dims.append(merge(digits))
-    return View(base, tuple(dims), outer.scale * scale)
+    return tuple(dims)
