@@ -19,7 +19,7 @@ from typing import Any
 
 from gg_datalog.extract.context import Context, Unsupported
 from gg_datalog.extract.finite import may_be_infinite
-from gg_datalog.extract.notes import Weighted
+from gg_datalog.extract.notes import Notes, Weighted
 from gg_datalog.extract.records import Operator, Sum
 from gg_datalog.extract.scale import ONE, Scale
 from gg_datalog.extract.view import Base, Digit, View, compose, identity, merge
@@ -77,6 +77,25 @@ def written_terms(x: View, deep: bool = True) -> list[View]:
     """The terms of a tensor that is a sum (of sums, if ``deep``) as it is written, else the
     tensor."""
     return flattened([x], _written) if deep else _written(x) or [x]
+
+
+def adds_noted(notes: Notes, terms: Iterable[View]) -> bool:
+    """Is any term, or what is added up in it as it is written, known in other words? That every
+    view fits is not asked, so it may be true of too many. A deep model asks for every layer, of
+    all before it: what was found plain is so until something is noted."""
+    known = len(notes.summed) + len(notes.stable)
+    seen, left = set[Base](), [t.base for t in terms]
+    while left:
+        base = left.pop()
+        if base in notes.summed or base in notes.stable:
+            return True
+        record = base.made
+        told = base in seen or notes.plain.get(base) == known
+        if isinstance(record, Sum) and record.kind == "sum" and not told:
+            seen.add(base)
+            left += [t.base for t in record.terms]
+    notes.plain.update(dict.fromkeys(seen, known))
+    return False
 
 
 def _written(x: View) -> list[View] | None:

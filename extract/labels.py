@@ -93,8 +93,6 @@ class _Structure:
 
 
 Shown = tuple[Dims, tuple[str, ...], tuple[int, ...]]  # dims, letters, shape of the base
-    Dims, tuple[str, ...], tuple[int, ...]
-]  # an operand: dims, letters, shape of its base
 Form = tuple[str, int, bool, bool]  # letter, extent, is it fine, may it be left out
 
 

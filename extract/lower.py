@@ -345,7 +345,8 @@ def _described(ctx: Context, node: Node, name: str) -> Value:
 def _renamed(node: Node, name: str) -> Node:
     kernel = kernel_of(node)
     overload = kernel.rpartition(".")[2] if kernel.count(".") > 1 else "default"
-    return replace(node, target=f"{name}.{overload}")
+    target = f"{name}.{overload}"
+    return node if target == node.target else replace(node, target=target)
 
 
 def _identity(ctx: Context, node: Node, which: int | str) -> Value:

@@ -26,6 +26,7 @@ from gg_datalog.extract.exponent_shares import (
     interpolated,
 )
 from gg_datalog.extract.exponents import (
+    adds_noted,
     also_sum,
     collected,
     leaves,
@@ -76,7 +77,7 @@ def _in_other_words(ctx: Context, made: View, terms: Sequence[View]) -> View:
     """Notes that a score looked up less the logarithm of the sum of all exponentials is the same of
     scores without their maximum, and that what was taken away from scores cancels."""
     notes = ctx.side.notes
-    if not notes.summed and not notes.stable:
+    if not adds_noted(notes, terms):
         return made
     each = [leaf for t in terms for leaf in written_terms(t)]
     if any(t.base in notes.summed for t in each):

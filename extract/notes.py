@@ -210,6 +210,8 @@ class Notes:
     summed: dict[Base, tuple[View, ...]] = field(default_factory=dict)  # a sum in other words
     lows: dict[Base, Shifted] = field(default_factory=dict)
     stable: dict[Base, tuple[View, ...]] = field(default_factory=dict)  # in the order of its view
+    # sums that add up nothing of `summed` or `stable`, as far as so many of these were noted
+    plain: dict[Base, int] = field(default_factory=dict)
     looked: dict[Base, Looked] = field(default_factory=dict)
     shares: dict[Base, Share] = field(default_factory=dict)
     shared: dict[Base, Shared] = field(default_factory=dict)
