@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gg_datalog.diagnosis.findings import PAGES
-from gg_datalog.diagnosis.finishing import finished
+from gg_datalog.diagnosis.finishing import finished, located
 from gg_datalog.diagnosis.mistakes import (
     gg101_chain_break,
     gg102_rank_break,
@@ -15,11 +15,15 @@ from gg_datalog.diagnosis.mistakes import (
 from gg_datalog.diagnosis.mistakes.mistake import first
 from gg_datalog.diagnosis.order import (
     AFTER,
+    ALIKE_OUTPUTS,
+    ALIKE_REDUCTIONS,
     AT_BREAK,
     AT_OUTPUT,
     AT_RANK,
     AT_REDUCTION,
     BEFORE,
+    OUTPUTS_IN_WORDS,
+    REDUCTIONS_IN_WORDS,
     SUMS,
     UNRETURNED,
 )
@@ -27,7 +31,8 @@ from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.breaks import breaks
 from gg_datalog.diagnosis.sites.outputs import outputs
 from gg_datalog.diagnosis.sites.ranks import rank_breaks
-from gg_datalog.diagnosis.sites.reductions import open_reductions
+from gg_datalog.diagnosis.sites.reductions import Reduction, open_reductions
+from gg_datalog.diagnosis.together import Place, Told, together
 from gg_datalog.result.reasons import PARTS
 from gg_datalog.result.report import Finding
 
@@ -52,9 +57,18 @@ def diagnose(scene: Scene) -> list[Finding]:
 
 
 def _returned(scene: Scene) -> list[Finding]:
-    """One finding per output and form in which it comes back, where that is not right."""
-    back = [found for output in outputs(scene) if (found := first(AT_OUTPUT, output))]
+    """One finding per cause of outputs that come back in a form that is not right."""
+    places = list(outputs(scene))
+    told = _told(scene, [(place, first(AT_OUTPUT, place)) for place in places])
+    back = together(told, ALIKE_OUTPUTS, OUTPUTS_IN_WORDS)
     return [*back, *(found for look in UNRETURNED for found in look(scene))]
+
+
+def _told(scene: Scene, found: Sequence[tuple[Place, Finding | None]]) -> list[Told[Place]]:
+    """The places where something is found, with the lines of that."""
+    there = [(place, one) for place, one in found if one is not None]
+    lines = located(scene, [one for _, one in there])
+    return [(place, one) for (place, _), one in zip(there, lines, strict=True)]
 
 
 def _behind(found: Finding, astray: set[str]) -> bool:
@@ -72,13 +86,9 @@ def _breaks(scene: Scene, told: set[str | None]) -> Iterator[Finding]:
     """One finding per tensor at which a chain breaks; ``told`` outputs are explained already."""
     if not scene.broken:
         return
-    named: dict[tuple[str, str], Finding] = {}
-    for one in open_reductions(scene):  # of several forms of a tensor each may be open
-        if found := first(AT_REDUCTION, one):
-            named.setdefault((found.code, found.message), found)
-    causes = list(named.values())
-    yield from causes
-    origins = {found.seq for found in causes}
+    causes = _open(scene)
+    yield from together(causes, ALIKE_REDUCTIONS, REDUCTIONS_IN_WORDS)
+    origins = {found.seq for _, found in causes}
     explained = {node for node, origin in scene.rows(_EXPLAINED) if origin in origins}
     told = told | explained
     counted = [found for look in SUMS for found in look(scene) if found.seq not in told]
@@ -89,6 +99,14 @@ def _breaks(scene: Scene, told: set[str | None]) -> Iterator[Finding]:
             yield found
             told = told | {place.of.node}
     yield from _rank_breaks(scene, explained)
+
+
+def _open(scene: Scene) -> list[Told[Reduction]]:
+    """Reductions that stay open; of several forms of a tensor each may be."""
+    places = list(open_reductions(scene))
+    told = _told(scene, [(place, first(AT_REDUCTION, place)) for place in places])
+    named = {(one.code, one.message): (place, one) for place, one in reversed(told)}
+    return list(reversed(named.values()))
 
 
 def _rank_breaks(scene: Scene, explained: set[str]) -> Iterator[Finding]:

@@ -33,24 +33,30 @@ class Node:
     module: str
 
 
+def located(scene: Scene, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings with modules, lines and ranks."""
+    nodes = _nodes(scene, findings)
+    return [_located(found, nodes) for found in findings]
+
+
 def finished(scene: Scene, findings: Sequence[Finding]) -> list[Finding]:
     """The findings with modules, lines, ranks and fingerprints."""
-    if not findings:
-        return []
     nodes = _nodes(scene, findings)
-    located = [_located(found, nodes) for found in findings]
-    keys = [_key(found, nodes) for found in located]
-    order = sorted(range(len(located)), key=lambda i: (_position(located[i], nodes), i))
+    found = [_located(one, nodes) for one in findings]
+    keys = [_key(one, nodes) for one in found]
+    order = sorted(range(len(found)), key=lambda i: (_position(found[i], nodes), i))
     seen: Counter[str] = Counter()
     prints = {}
     for i in order:
         seen[keys[i]] += 1
         prints[i] = sha256(f"{keys[i]}\n{seen[keys[i]]}".encode()).hexdigest()[:LENGTH]
-    return [replace(found, fingerprint=prints[i]) for i, found in enumerate(located)]
+    return [replace(one, fingerprint=prints[i]) for i, one in enumerate(found)]
 
 
 def _nodes(scene: Scene, findings: Sequence[Finding]) -> dict[str, Node]:
     """All nodes that findings name, sequential ones by their name, others by that with the rank."""
+    if not findings:
+        return {}
     named = {name for f in findings for name in (f.seq, *f.dist) if name}
     return {name: Node(*row) for name, *row in scene.rows(_NODES, sorted(named))}
 
@@ -58,8 +64,9 @@ def _nodes(scene: Scene, findings: Sequence[Finding]) -> dict[str, Node]:
 def _located(found: Finding, nodes: dict[str, Node]) -> Finding:
     seq = nodes.get(found.seq or "")
     dist = [nodes[name] for name in found.dist if name in nodes]
-    # Of one rank's nodes the line that comes first: the others may only follow from it.
-    source = min((n.source for n in dist if n.source), default=None)
+    # The line that runs first: the others may only follow from it.
+    lines = [node for node in dist if node.source]
+    source = min(lines, key=lambda node: node.position).source if lines else None
     module = next((n.module for n in dist if n.module), None)
     return replace(
         found,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,11 @@ class Part:
     hi: int
     extent: int
     lookup: bool
+
+    @property
+    def share(self) -> tuple[str, Fraction, Fraction]:
+        """Which part of a reduction of this kind it is, whatever the extent."""
+        return self.kind, Fraction(self.lo, self.extent), Fraction(self.hi, self.extent)
 
 
 class Scene:

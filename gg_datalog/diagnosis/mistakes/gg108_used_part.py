@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.reductions import Reduction
+from gg_datalog.result.placement import some
 from gg_datalog.result.report import Finding
 
 MISTAKE = Mistake(
@@ -77,3 +80,27 @@ def _early(reduction: Reduction) -> Finding:
     trigger = f"{reduction.split}; {adds} reduces what {users} makes of the parts"
     where = reduction.where(reduction.opened, reduction.rows, trigger=trigger)
     return MISTAKE.finding(text, certain=False, **where)
+
+
+def of_several(reductions: Sequence[Reduction]) -> str:
+    """Parts of several tensors, for one of which the reduction is told."""
+    first = reductions[0]
+    opened = [dist for reduction in reductions for dist in reduction.opened]
+    users = [dist for reduction in reductions for dist in reduction.users]
+    parts = some(list(dict.fromkeys(f"`{reduction.of.node}`" for reduction in reductions)))
+    told = f"{first.named(opened)}: each rank has only its part of {parts} ({first.of.target})"
+    if first.late:
+        adds = first.named(first.late)
+        return (
+            f"{told}; they go into {first.named(users)} before {adds} reduces, and no rule shows "
+            "that this is the same as reducing first"
+        )
+    if first.may_be_completed:
+        return (
+            f"{told}, and they go into {first.named(users)} before anything adds the parts up: no "
+            "rule shows that this is made good later on"
+        )
+    return (
+        f"{told}, but they go into {first.named(users)} as if they were all of it: the reductions "
+        "over the ranks are missing"
+    )

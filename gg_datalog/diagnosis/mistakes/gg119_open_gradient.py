@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.outputs import Output
 from gg_datalog.diagnosis.sites.reductions import Reduction
+from gg_datalog.result.placement import names_text, some
 from gg_datalog.result.report import Finding
 
 MISTAKE = Mistake(
@@ -59,6 +62,27 @@ def at_reduction(reduction: Reduction) -> Finding | None:
     )
     certain = not reduction.may_be_completed
     return MISTAKE.finding(text, certain=certain, **reduction.unreduced)
+
+
+def of_reductions(reductions: Sequence[Reduction]) -> str:
+    """Several gradients that go into updates."""
+    first = reductions[0]
+    opened = [dist for reduction in reductions for dist in reduction.opened]
+    users = [dist for reduction in reductions for dist in reduction.users]
+    return (
+        f"{len(reductions)} gradients, {first.named(opened)}, go into {first.named(users)} without "
+        "being added up over the ranks: each rank has only what its own share gives to them"
+    )
+
+
+def of_outputs(outputs: Sequence[Output]) -> str:
+    """Several gradients that come back."""
+    names = names_text([name for output in outputs for name in output.dist])
+    return (
+        f"{names}: {len(outputs)} gradients ({some([f'`{output.told}`' for output in outputs])}) "
+        "come back as what each rank's own share gives to them: they are not added up over the "
+        "ranks"
+    )
 
 
 def at_output(output: Output) -> Finding | None:

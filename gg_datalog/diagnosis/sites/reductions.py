@@ -59,6 +59,11 @@ class Reduction:
         return sorted(found, key=lambda item: item[0])
 
     @property
+    def shares(self) -> tuple[Any, ...]:
+        """Which shares of the reduction are on which ranks."""
+        return tuple(sorted({(rank, part.share) for rank, part in self.parts}))
+
+    @property
     def spans(self) -> list[Range]:
         """The ranges of the reduced dimension that ranks have."""
         return list(dict.fromkeys((p.lo, p.hi) for _, p in self.parts))
