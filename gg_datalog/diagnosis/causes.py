@@ -21,17 +21,18 @@ from gg_datalog.diagnosis.order import (
     AT_OUTPUT,
     AT_RANK,
     AT_REDUCTION,
+    AT_SUM,
     BEFORE,
     OUTPUTS_IN_WORDS,
     REDUCTIONS_IN_WORDS,
-    SUMS,
     UNRETURNED,
 )
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.breaks import breaks
-from gg_datalog.diagnosis.sites.outputs import outputs
+from gg_datalog.diagnosis.sites.outputs import Output, outputs
 from gg_datalog.diagnosis.sites.ranks import rank_breaks
 from gg_datalog.diagnosis.sites.reductions import Reduction, open_reductions
+from gg_datalog.diagnosis.sites.sums import Uneven, uneven_sums
 from gg_datalog.diagnosis.together import Place, Told, together
 from gg_datalog.result.reasons import PARTS
 from gg_datalog.result.report import Finding
@@ -45,23 +46,50 @@ COLLECTIVE = gg110_misaligned_collective.MISTAKE.code
 
 def diagnose(scene: Scene) -> list[Finding]:
     """All findings: causes first, then what is worth knowing."""
-    back = _returned(scene)
+    lost = [found for look in UNRETURNED for found in look(scene)]
+    opened, other = _attached(_open(scene), _returned(scene))
+    back = list(together(other, ALIKE_OUTPUTS, OUTPUTS_IN_WORDS))
     before = [found for look in BEFORE for found in look(scene)]
     astray = {name for f in before if f.code == COLLECTIVE for name in f.dist}
-    broken = [f for f in _breaks(scene, {f.seq for f in back}) if not _behind(f, astray)]
+    told = {seq for f in (*back, *lost) for seq in f.outputs}
+    broken = [f for f in _breaks(scene, opened, told) if not _behind(f, astray)]
     broken.sort(key=_rank)
     causes = [f for f in broken if f.code in EXPLAINS]
     after = [found for look in AFTER for found in look(scene)]
-    found = [*before, *causes, *back, *broken[len(causes) :], *after]
+    first_of_all = [*before, *(f for f in lost if f.certain)]
+    back += [f for f in lost if not f.certain]
+    found = [*first_of_all, *causes, *back, *broken[len(causes) :], *after]
     return finished(scene, list(dict.fromkeys(found)))
 
 
-def _returned(scene: Scene) -> list[Finding]:
-    """One finding per cause of outputs that come back in a form that is not right."""
-    places = list(outputs(scene))
-    told = _told(scene, [(place, first(AT_OUTPUT, place)) for place in places])
-    back = together(told, ALIKE_OUTPUTS, OUTPUTS_IN_WORDS)
-    return [*back, *(found for look in UNRETURNED for found in look(scene))]
+def _returned(scene: Scene) -> list[Told[Output]]:
+    """Outputs that come back in a form that is not right, and what is found of each."""
+    return _told(scene, [(place, first(AT_OUTPUT, place)) for place in outputs(scene)])
+
+
+def _attached(
+    opened: Sequence[Told[Reduction]], back: Sequence[Told[Output]]
+) -> tuple[list[Told[Reduction]], list[Told[Output]]]:
+    """The open reductions, with the outputs that come back as parts of them, and the others."""
+    spoiled: dict[int, list[str]] = {}
+    other = []
+    for output, found in back:
+        causes = [i for i, (place, one) in enumerate(opened) if _same(place, one, output, found)]
+        for i in causes:
+            spoiled.setdefault(i, []).append(output.seq)
+        if not causes:
+            other.append((output, found))
+    with_outputs = [
+        (place, replace(one, outputs=tuple(dict.fromkeys([*one.outputs, *spoiled.get(i, ())]))))
+        for i, (place, one) in enumerate(opened)
+    ]
+    return with_outputs, other
+
+
+def _same(place: Reduction, one: Finding, output: Output, found: Finding) -> bool:
+    """Does an output come back as the very part that is found to be used without a reduction?"""
+    alike = (one.code, one.certain) == (found.code, found.certain)
+    return alike and output.is_part and output.base == place.origin
 
 
 def _told(scene: Scene, found: Sequence[tuple[Place, Finding | None]]) -> list[Told[Place]]:
@@ -82,27 +110,40 @@ def _rank(found: Finding) -> tuple[bool, bool]:
 
 
 # ---- where chains break ------------------------------------------------------------------------
-def _breaks(scene: Scene, told: set[str | None]) -> Iterator[Finding]:
-    """One finding per tensor at which a chain breaks; ``told`` outputs are explained already."""
+def _breaks(scene: Scene, opened: Sequence[Told[Reduction]], told: set[str]) -> Iterator[Finding]:
+    """One finding per cause of chains that break, where reductions stay open first, where rules
+    find no term of a sum last; ``told`` outputs are explained already."""
     if not scene.broken:
         return
-    causes = _open(scene)
-    yield from together(causes, ALIKE_REDUCTIONS, REDUCTIONS_IN_WORDS)
-    origins = {found.seq for _, found in causes}
-    explained = {node for node, origin in scene.rows(_EXPLAINED) if origin in origins}
-    told = told | explained
-    counted = [found for look in SUMS for found in look(scene) if found.seq not in told]
-    yield from counted
-    told |= {found.seq for found in counted}
+    yield from together(opened, ALIKE_REDUCTIONS, REDUCTIONS_IN_WORDS)
+    origins = {place.origin for place, _ in opened}
+    parts = {tensor for tensor, origin in scene.rows(_EXPLAINED) if origin in origins}
+    explained = {scene.seq(tensor).node for tensor in parts}
+    sums = list(uneven_sums(scene))
+    behind = {one.tensor for one in sums if one.follows(parts)}
+    told = told | explained | {scene.seq(tensor).node for tensor in behind}
+    counted = [one for one in sums if one.of.node not in told]
+    told = told | {one.of.node for one in counted}
+    yield from _at_sums([one for one in counted if not one.lacks])
     for place in breaks(scene):
         if place.of.node not in told and (found := first(AT_BREAK, place)):
             yield found
             told = told | {place.of.node}
     yield from _rank_breaks(scene, explained)
+    yield from _at_sums([one for one in counted if one.lacks])
+
+
+def _at_sums(sums: Sequence[Uneven]) -> Iterator[Finding]:
+    """One finding per sum that counts terms differently."""
+    for one in sums:
+        if found := first(AT_SUM, one):
+            yield found
 
 
 def _open(scene: Scene) -> list[Told[Reduction]]:
     """Reductions that stay open; of several forms of a tensor each may be."""
+    if not scene.broken:
+        return []
     places = list(open_reductions(scene))
     told = _told(scene, [(place, first(AT_REDUCTION, place)) for place in places])
     named = {(one.code, one.message): (place, one) for place, one in reversed(told)}
@@ -117,7 +158,4 @@ def _rank_breaks(scene: Scene, explained: set[str]) -> Iterator[Finding]:
             yield replace(found, outputs=found.outputs or place.where["outputs"])
 
 
-_EXPLAINED = """
-    SELECT DISTINCT t.node, o.node FROM open_cause c
-    JOIN tensor_node t ON t.side = 'seq' AND t.tensor = c.seq
-    JOIN tensor_node o ON o.side = 'seq' AND o.tensor = c.origin"""
+_EXPLAINED = "SELECT DISTINCT seq, origin FROM open_cause"

@@ -33,16 +33,21 @@ class Node:
     module: str
 
 
+Users = dict[str, list[Node]]
+"""The nodes that use an input, by its name with the rank."""
+
+
 def located(scene: Scene, findings: Sequence[Finding]) -> list[Finding]:
     """The findings with modules, lines and ranks."""
     nodes = _nodes(scene, findings)
-    return [_located(found, nodes) for found in findings]
+    users = _users(scene, findings, nodes)
+    return [_located(found, nodes, users) for found in findings]
 
 
 def finished(scene: Scene, findings: Sequence[Finding]) -> list[Finding]:
     """The findings with modules, lines, ranks and fingerprints."""
     nodes = _nodes(scene, findings)
-    found = [_located(one, nodes) for one in findings]
+    found = located(scene, findings)
     keys = [_key(one, nodes) for one in found]
     order = sorted(range(len(found)), key=lambda i: (_position(found[i], nodes), i))
     seen: Counter[str] = Counter()
@@ -61,11 +66,23 @@ def _nodes(scene: Scene, findings: Sequence[Finding]) -> dict[str, Node]:
     return {name: Node(*row) for name, *row in scene.rows(_NODES, sorted(named))}
 
 
-def _located(found: Finding, nodes: dict[str, Node]) -> Finding:
+def _users(scene: Scene, findings: Sequence[Finding], nodes: dict[str, Node]) -> Users:
+    """What uses the inputs that findings name: these have no line of their own."""
+    named = {name for f in findings for name in f.dist if name in nodes}
+    silent = sorted(name for name in named if not nodes[name].source)
+    found: dict[str, list[Node]] = {}
+    for name, *row in scene.rows(_USERS, silent) if silent else ():
+        found.setdefault(name, []).append(Node(*row))
+    return found
+
+
+def _located(found: Finding, nodes: dict[str, Node], users: Users) -> Finding:
     seq = nodes.get(found.seq or "")
     dist = [nodes[name] for name in found.dist if name in nodes]
     # The line that runs first: the others may only follow from it.
-    lines = [node for node in dist if node.source]
+    lines = [node for node in dist if node.source] or [
+        node for n in found.dist for node in users.get(n, ())
+    ]
     source = min(lines, key=lambda node: node.position).source if lines else None
     module = next((n.module for n in dist if n.module), None)
     return replace(
@@ -121,3 +138,12 @@ _NODES = """
                position, target, source, module
         FROM graph_node
     ) WHERE key IN (SELECT unnest(?)) QUALIFY row_number() OVER (PARTITION BY key) = 1"""
+
+_USERS = """
+    SELECT 'r' || i.rank || '.' || i.name, u.position, u.target, u.source, u.module
+    FROM graph_node i
+    JOIN tensor_needs n ON n.side = 'dist' AND n.needs = i.tensor
+    JOIN graph_node u ON u.side = 'dist' AND u.rank = i.rank AND u.tensor = n.tensor
+    WHERE i.side = 'dist' AND i.op = 'placeholder' AND u.op = 'call_function' AND u.source <> ''
+      AND 'r' || i.rank || '.' || i.name IN (SELECT unnest(?))
+    ORDER BY ALL"""

@@ -57,6 +57,7 @@ from gg_datalog.diagnosis.sites.outputs import Output
 from gg_datalog.diagnosis.sites.ranks import RankBreak
 from gg_datalog.diagnosis.sites.rebuilt import Rebuilt
 from gg_datalog.diagnosis.sites.reductions import Reduction
+from gg_datalog.diagnosis.sites.sums import Uneven
 from gg_datalog.diagnosis.sites.unknowns import Obstacle
 from gg_datalog.diagnosis.together import Likeness, Words
 from gg_datalog.result.reasons import Returned
@@ -74,7 +75,7 @@ BEFORE: tuple[Look[Scene], ...] = (
 UNRETURNED: tuple[Look[Scene], ...] = (gg105_missing_piece.never_returned,)
 """What is not there at all, after what comes back in another form."""
 
-SUMS: tuple[Look[Scene], ...] = (gg107_uneven_sum.uneven_sums,)
+AT_SUM: tuple[Check[Uneven], ...] = (gg107_uneven_sum.at_sum,)
 """Sums that both sides have, after reductions that stay open and before other breaks."""
 
 AFTER: tuple[Look[Scene], ...] = (
@@ -210,7 +211,7 @@ def _same_return(output: Output, found: Finding) -> Hashable:
     if output.is_part:
         return output.state, output.kind, output.shares
     scales = output.factor is not None and output.factor.scales
-    return output.state, found.dist_source, found.ranks, scales or output.times
+    return output.state, found.dist_source, scales or output.times
 
 
 def _same_users(reduction: Reduction, found: Finding) -> Hashable:
