@@ -125,11 +125,13 @@ def _breaks(scene: Scene, opened: Sequence[Told[Reduction]], told: set[str]) -> 
     counted = [one for one in sums if one.of.node not in told]
     told = told | {one.of.node for one in counted}
     yield from _at_sums([one for one in counted if not one.lacks])
+    named: set[str] = set()
     for place in breaks(scene):
         if place.of.node not in told and (found := first(AT_BREAK, place)):
             yield found
             told = told | {place.of.node}
-    yield from _rank_breaks(scene, explained)
+            named |= set(found.dist) if found.code not in GENERAL else set()
+    yield from _rank_breaks(scene, explained, _after(scene, named))
     yield from _at_sums([one for one in counted if one.lacks])
 
 
@@ -150,12 +152,29 @@ def _open(scene: Scene) -> list[Told[Reduction]]:
     return list(reversed(named.values()))
 
 
-def _rank_breaks(scene: Scene, explained: set[str]) -> Iterator[Finding]:
-    """Breaks on single ranks that no break of the sequential chain accounts for."""
+def _rank_breaks(scene: Scene, explained: set[str], after: set[str]) -> Iterator[Finding]:
+    """Breaks on single ranks that no break of the sequential chain accounts for; of those behind
+    what is named already only what has a name of its own."""
     for place in rank_breaks(scene):
         part = place.near in explained and place.opaque is None and place.reason in PARTS
-        if not part and (found := first(AT_RANK, place)):
+        found = None if part else first(AT_RANK, place)
+        if found and not (found.code in GENERAL and after.issuperset(place.dists)):
             yield replace(found, outputs=found.outputs or place.where["outputs"])
 
+
+def _after(scene: Scene, names: set[str]) -> set[str]:
+    """The distributed tensors that are computed from these nodes."""
+    return {tensor for (tensor,) in scene.rows(_AFTER, sorted(names))} if names else set()
+
+
+_AFTER = """
+    WITH RECURSIVE after(tensor) AS (
+        SELECT n.tensor FROM tensor_needs n JOIN graph_node g ON g.side = 'dist'
+            AND g.tensor = n.needs AND 'r' || g.rank || '.' || g.name IN (SELECT unnest(?))
+        WHERE n.side = 'dist'
+        UNION
+        SELECT n.tensor FROM after a JOIN tensor_needs n ON n.side = 'dist' AND n.needs = a.tensor
+    )
+    SELECT tensor FROM after"""
 
 _EXPLAINED = "SELECT DISTINCT seq, origin FROM open_cause"

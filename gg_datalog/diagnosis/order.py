@@ -150,6 +150,7 @@ NAMED: tuple[Check[Break], ...] = (
     gg112_slice_range.of_operands,
     gg116_other_attribute.at_break,
     gg112_slice_range.of_slices,
+    gg112_slice_range.of_origin,
     gg117_other_operand.at_break,
     _operand_concatenations,
     gg153_omitted_operator.at_break,
