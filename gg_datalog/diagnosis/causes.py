@@ -11,6 +11,7 @@ from gg_datalog.diagnosis.mistakes import (
     gg101_chain_break,
     gg102_rank_break,
     gg110_misaligned_collective,
+    gg135_unused_collective,
 )
 from gg_datalog.diagnosis.mistakes.mistake import first
 from gg_datalog.diagnosis.order import (
@@ -42,6 +43,7 @@ EXPLAINS = {code for code, page in PAGES.items() if page.explains}
 # Findings that there is a break, and no more.
 GENERAL = (gg101_chain_break.MISTAKE.code, gg102_rank_break.MISTAKE.code)
 COLLECTIVE = gg110_misaligned_collective.MISTAKE.code
+UNUSED = gg135_unused_collective.MISTAKE.code
 
 
 def diagnose(scene: Scene) -> list[Finding]:
@@ -55,7 +57,8 @@ def diagnose(scene: Scene) -> list[Finding]:
     broken = [f for f in _breaks(scene, opened, told) if not _behind(f, astray)]
     broken.sort(key=_rank)
     causes = [f for f in broken if f.code in EXPLAINS]
-    after = [found for look in AFTER for found in look(scene)]
+    named = {name for f in (*before, *causes, *back, *broken) for name in f.dist}
+    after = [f for look in AFTER for f in look(scene) if not _repeats(f, named)]
     first_of_all = [*before, *(f for f in lost if f.certain)]
     back += [f for f in lost if not f.certain]
     found = [*first_of_all, *causes, *back, *broken[len(causes) :], *after]
@@ -97,6 +100,11 @@ def _told(scene: Scene, found: Sequence[tuple[Place, Finding | None]]) -> list[T
     there = [(place, one) for place, one in found if one is not None]
     lines = located(scene, [one for _, one in there])
     return [(place, one) for (place, _), one in zip(there, lines, strict=True)]
+
+
+def _repeats(found: Finding, named: set[str]) -> bool:
+    """Is it an unused collective that another finding speaks of?"""
+    return found.code == UNUSED and named.issuperset(found.dist)
 
 
 def _behind(found: Finding, astray: set[str]) -> bool:

@@ -38,6 +38,7 @@ from gg_datalog.diagnosis.mistakes import (
     gg132_unrelated_input,
     gg133_share_order,
     gg134_other_precision,
+    gg135_unused_collective,
     gg150_stale_output,
     gg151_unwritten_memory,
     gg152_lookup_mask,
@@ -85,6 +86,7 @@ AFTER: tuple[Look[Scene], ...] = (
     gg131_uninterpreted_operator.uninterpreted_operators,
     gg132_unrelated_input.unrelated_inputs,
     gg134_other_precision.other_precisions,
+    gg135_unused_collective.unused_collectives,
 )
 """What is worth knowing, after all breaks."""
 

@@ -119,6 +119,11 @@ class Reduction:
         return []
 
     @cached_property
+    def unused(self) -> tuple[str, ...]:
+        """Reductions over the ranks of these very parts of which nobody uses what they give."""
+        return tuple(name for (name,) in self.scene.rows(_UNUSED, self.opened))
+
+    @cached_property
     def everywhere(self) -> bool:
         """Are the ranks that use the parts those that have them?"""
         users = self.scene.things("dist", self.users)
@@ -295,6 +300,11 @@ _TERMS = """
 _ACCUMULATED = """
     SELECT DISTINCT t."of" FROM dist_sum s JOIN term_of t ON t."by" = s."by"
     WHERE s.gives IN (SELECT unnest($1)) AND t."of" IN (SELECT unnest($1)) AND t."of" <> s.gives"""
+
+_UNUSED = """
+    SELECT DISTINCT 'r' || u.rank || '.' || u.node FROM collective_unused u
+    JOIN graph_node g ON g.side = 'dist' AND g.rank = u.rank AND g.name = u."of"
+    WHERE u.kind LIKE '%reduce%' AND g.tensor IN (SELECT unnest(?)) ORDER BY ALL"""
 
 _PARTIAL = """
     SELECT 1 FROM output_name n JOIN may_be_partial p ON p.wants = n.wants
