@@ -29,13 +29,13 @@ from gg_datalog.diagnosis.order import (
     UNRETURNED,
 )
 from gg_datalog.diagnosis.scene import Scene
-from gg_datalog.diagnosis.sites.breaks import breaks
+from gg_datalog.diagnosis.sites.breaks import Break, breaks
 from gg_datalog.diagnosis.sites.outputs import Output, outputs
 from gg_datalog.diagnosis.sites.ranks import rank_breaks
 from gg_datalog.diagnosis.sites.reductions import Reduction, open_reductions
 from gg_datalog.diagnosis.sites.sums import Uneven, uneven_sums
 from gg_datalog.diagnosis.together import Place, Told, together
-from gg_datalog.result.reasons import PARTS
+from gg_datalog.result.reasons import PARTS, Reason
 from gg_datalog.result.report import Finding
 
 # What explains whatever else breaks behind it.
@@ -133,14 +133,18 @@ def _breaks(scene: Scene, opened: Sequence[Told[Reduction]], told: set[str]) -> 
     counted = [one for one in sums if one.of.node not in told]
     told = told | {one.of.node for one in counted}
     yield from _at_sums([one for one in counted if not one.lacks])
-    named: set[str] = set()
-    for place in breaks(scene):
-        if place.of.node not in told and (found := first(AT_BREAK, place)):
-            yield found
-            told = told | {place.of.node}
-            named |= set(found.dist) if found.code not in GENERAL else set()
+    places = [(one, first(AT_BREAK, one)) for one in breaks(scene) if one.of.node not in told]
+    found = [(one, what) for one, what in places if what is not None]
+    named = {name for _, what in found if what.code not in GENERAL for name in what.dist}
+    yield from (what for one, what in found if not _vague(one, what))
     yield from _rank_breaks(scene, explained, _after(scene, named))
+    yield from (what for one, what in found if _vague(one, what))
     yield from _at_sums([one for one in counted if one.lacks])
+
+
+def _vague(place: Break, found: Finding) -> bool:
+    """Is all that comes close another operator on the same operands?"""
+    return found.code in GENERAL and place.closest.keys() <= {Reason.NO_COUNTERPART}
 
 
 def _at_sums(sums: Sequence[Uneven]) -> Iterator[Finding]:

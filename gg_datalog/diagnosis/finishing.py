@@ -59,7 +59,8 @@ def finished(scene: Scene, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _nodes(scene: Scene, findings: Sequence[Finding]) -> dict[str, Node]:
-    """All nodes that findings name, sequential ones by their name, others by that with the rank."""
+    """All nodes that findings name, sequential ones by their name, others by that with the rank.
+    What has no line has that of what computes it."""
     if not findings:
         return {}
     named = {name for f in findings for name in (f.seq, *f.dist) if name}
@@ -133,11 +134,14 @@ def _kind_of(relation: str) -> str:
 
 
 _NODES = """
-    SELECT key, position, target, source, module FROM (
-        SELECT CASE side WHEN 'seq' THEN name ELSE 'r' || rank || '.' || name END AS key,
-               position, target, source, module
+    SELECT key, position, target, coalesce(nullif(n.source, ''), t.line, ''), module FROM (
+        SELECT CASE side WHEN 'seq' THEN name ELSE 'r' || rank || '.' || name END AS key, *
         FROM graph_node
-    ) WHERE key IN (SELECT unnest(?)) QUALIFY row_number() OVER (PARTITION BY key) = 1"""
+    ) n
+    LEFT JOIN (
+        SELECT side, tensor, min_by(source, rank) AS line FROM tensor_node GROUP BY side, tensor
+    ) t USING (side, tensor)
+    WHERE key IN (SELECT unnest(?))"""
 
 _USERS = """
     SELECT 'r' || i.rank || '.' || i.name, u.position, u.target, u.source, u.module

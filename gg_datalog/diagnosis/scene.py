@@ -276,7 +276,7 @@ _SUMS = """
     FROM dist_sum s JOIN term_of t ON t."by" = s."by"
     JOIN base_tensor b ON b.side = 'dist' AND b.tensor = s.gives
     WHERE EXISTS (SELECT 1 FROM collective c WHERE c.rank = b.rank AND c.node = b.node)
-    GROUP BY s.gives"""
+    GROUP BY s.gives ORDER BY s.gives"""
 
 _COLLECTIVES = """
     SELECT DISTINCT g.tensor, c.kind FROM collective c

@@ -53,7 +53,7 @@ def at_reduction(reduction: Reduction) -> Finding | None:
     """The parts are each rank's share of a gradient, which goes into one update: all that waits for
     it, of what the program has a name for, is the gradient or the new value of one parameter."""
     kinds = [kind for (kind,) in reduction.scene.rows(_KINDS, list(reduction.wants))]
-    if reduction.late or len(kinds) != 1 or kinds[0] is None:
+    if reduction.late or len(kinds) != 1 or kinds[0] is None or _forward(reduction):
         return None
     text = (
         f"gradient {reduction.named(reduction.opened)} goes into {reduction.used_by} without being "
@@ -97,6 +97,21 @@ def at_output(output: Output) -> Finding | None:
     certain = not output.scene.fades
     return MISTAKE.finding(text, effect=effect, certain=certain, **output.part)
 
+
+def _forward(reduction: Reduction) -> bool:
+    """Does something that is no gradient and no update depend on it? Then it is no gradient."""
+    return bool(reduction.scene.rows(_RESULTS, reduction.origin))
+
+
+_RESULTS = """
+    WITH RECURSIVE after(tensor) AS (
+        SELECT ?
+        UNION
+        SELECT n.tensor FROM after a JOIN tensor_needs n ON n.side = 'seq' AND n.needs = a.tensor
+    )
+    SELECT 1 FROM wanted w JOIN after a ON a.tensor = w."of"
+    WHERE w.wants NOT IN (SELECT wants FROM output_kind)
+      AND EXISTS (SELECT 1 FROM output_name o WHERE o.wants = w.wants AND o.name <> '') LIMIT 1"""
 
 _KINDS = """
     SELECT any_value(k.kind) FROM output_name o LEFT JOIN output_kind k USING (wants)

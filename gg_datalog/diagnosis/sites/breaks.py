@@ -161,7 +161,7 @@ def breaks(scene: Scene) -> Iterator[Break]:
 _FIRST = """
     SELECT DISTINCT c.tensor, o.reason, o.detail
     FROM seq_chain c LEFT JOIN tensor_opaque o ON o.side = 'seq' AND o.tensor = c.tensor
-    WHERE c.first ORDER BY c.tensor"""
+    WHERE c.first ORDER BY ALL"""
 
 _BLOCKED = "SELECT reason, dist, operand FROM blocked WHERE seq = ? ORDER BY ALL"
 

@@ -216,7 +216,8 @@ def _traced(scene: Scene, held: Held) -> Factor:
     return Factor(held.dist, held.seq, times, names, target, ONE, terms, scales)
 
 
-_NEEDS = "SELECT DISTINCT needs FROM tensor_needs WHERE side = 'dist' AND tensor = ?"
+_NEEDS = """
+    SELECT DISTINCT needs FROM tensor_needs WHERE side = 'dist' AND tensor = ? ORDER BY needs"""
 
 _OPERANDS = """
     SELECT x."of", EXISTS (SELECT 1 FROM holds h WHERE h.seq = x."of" AND h.dist = y."of"),
