@@ -81,4 +81,5 @@ _BREAKS = """
     LEFT JOIN tensor_node s ON s.side = 'seq' AND s.tensor = b.seq
     LEFT JOIN tensor_opaque o ON o.side = 'dist' AND o.tensor = b.dist
     LEFT JOIN blocked k ON k.seq = b.seq AND k.dist = b.dist
-    GROUP BY b.seq, s.node, o.reason, o.detail, k.reason ORDER BY s.node, o.detail, k.reason, b.seq"""
+    GROUP BY b.seq, s.node, o.reason, o.detail, k.reason
+    ORDER BY s.node, o.detail, k.reason, b.seq"""

@@ -267,14 +267,17 @@ def _reduced(cause: Reduction) -> bool:
     scene = cause.scene
     if not all(user in scene.sums for user in cause.users):
         return False
-    return all(_completes(cause, scene.sums[user]) for user in cause.users)
+    kinds = dict(scene.rows(_KINDS, list(cause.users)))
+    return all(_completes(cause, scene.sums[user], kinds[user]) for user in cause.users)
 
 
-def _completes(cause: Reduction, terms: Sequence[str]) -> bool:
-    """Are these all the parts, of the same elements?"""
+def _completes(cause: Reduction, terms: Sequence[str], kind: str) -> bool:
+    """Are these all the parts of a reduction of this kind, of the same elements?"""
     held = [h for h in cause.scene.held(terms, cause.origin) if not h.whole]
     parts = [part for h in held if (part := cause.scene.part(h.parts)) is not None]
     spans = sorted({(part.lo, part.hi) for part in parts})
+    if {part.kind for part in parts} != {kind}:
+        return False
     alike = len({h.block for h in held}) == 1 and {h.dist for h in held} == set(terms)
     return alike and complete(spans, parts[0].extent)
 
@@ -295,6 +298,8 @@ _CAUSES = """
 _TERMS = """
     SELECT t."of" FROM dist_sum s JOIN term_of t ON t."by" = s."by"
     WHERE s.gives = ? ORDER BY ALL"""
+
+_KINDS = "SELECT gives, kind FROM dist_sum WHERE gives IN (SELECT unnest(?)) ORDER BY ALL"
 
 # What a rank adds up to wider parts (those of its micro-batches).
 _ACCUMULATED = """
