@@ -31,10 +31,10 @@ from gg_datalog.diagnosis.order import (
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.breaks import Break, breaks
 from gg_datalog.diagnosis.sites.outputs import Output, outputs
-from gg_datalog.diagnosis.sites.ranks import rank_breaks
+from gg_datalog.diagnosis.sites.ranks import RankBreak, rank_breaks
 from gg_datalog.diagnosis.sites.reductions import Reduction, open_reductions
 from gg_datalog.diagnosis.sites.sums import Uneven, uneven_sums
-from gg_datalog.diagnosis.together import Place, Told, together
+from gg_datalog.diagnosis.together import Place, Told, of_lines, together
 from gg_datalog.result.reasons import PARTS, Reason
 from gg_datalog.result.report import Finding
 
@@ -134,7 +134,7 @@ def _breaks(scene: Scene, opened: Sequence[Told[Reduction]], told: set[str]) -> 
     told = told | {one.of.node for one in counted}
     yield from _at_sums([one for one in counted if not one.lacks])
     places = [(one, first(AT_BREAK, one)) for one in breaks(scene) if one.of.node not in told]
-    found = [(one, what) for one, what in places if what is not None]
+    found = of_lines(_told(scene, places), lambda one: one.of.target)
     named = {name for _, what in found if what.code not in GENERAL for name in what.dist}
     yield from (what for one, what in found if not _vague(one, what))
     yield from _rank_breaks(scene, explained, _after(scene, named))
@@ -167,11 +167,16 @@ def _open(scene: Scene) -> list[Told[Reduction]]:
 def _rank_breaks(scene: Scene, explained: set[str], after: set[str]) -> Iterator[Finding]:
     """Breaks on single ranks that no break of the sequential chain accounts for; of those behind
     what is named already only what has a name of its own."""
-    for place in rank_breaks(scene):
-        part = place.near in explained and place.opaque is None and place.reason in PARTS
-        found = None if part else first(AT_RANK, place)
-        if found and not (found.code in GENERAL and after.issuperset(place.dists)):
+    places = [one for one in rank_breaks(scene) if not _explained(one, explained)]
+    told = _told(scene, [(one, first(AT_RANK, one)) for one in places])
+    for place, found in of_lines(told, lambda one: one.target):
+        if not (found.code in GENERAL and after.issuperset(place.dists)):
             yield replace(found, outputs=found.outputs or place.where["outputs"])
+
+
+def _explained(place: RankBreak, explained: set[str]) -> bool:
+    """Is a part at fault that is told already?"""
+    return place.near in explained and place.opaque is None and place.reason in PARTS
 
 
 def _after(scene: Scene, names: set[str]) -> set[str]:

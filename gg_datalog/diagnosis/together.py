@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import replace
 from typing import TypeVar
 
+from gg_datalog.result.placement import some
 from gg_datalog.result.report import Finding
 
 Place = TypeVar("Place")
@@ -52,5 +53,38 @@ def _joined(group: Sequence[Told[Place]], words: Words[Place]) -> Finding:
         first,
         message=words[first.code]([place for place, _ in group]),
         dist=tuple(dict.fromkeys(name for _, one in group for name in one.dist)),
-        outputs=tuple(dict.fromkeys(seq for _, one in group for seq in one.outputs)),
+        outputs=_all_outputs([one for _, one in group]),
     )
+
+
+# ---- operators of one line -----------------------------------------------------------------------
+def of_lines(told: Iterable[Told[Place]], kind: Callable[[Place], str]) -> list[Told[Place]]:
+    """Of operators of one kind that one line gives, and of which the same is found on the same
+    ranks, the first finding, which names all; so of what is found in the same words."""
+    groups: dict[Hashable, list[Told[Place]]] = {}
+    for place, one in told:
+        groups.setdefault((one.code, one.message, one.dist), []).append((place, one))
+    lines: dict[Hashable, list[Told[Place]]] = {}
+    for number, ((place, one), *same) in enumerate(groups.values()):
+        found = replace(one, outputs=_all_outputs([one, *(other for _, other in same)]))
+        written = one.dist_source, one.seq_source
+        alike = one.code, one.level, one.certain, one.ranks, kind(place), written
+        lines.setdefault(alike if all(written) else number, []).append((place, found))
+    return [(group[0][0], _of_line([one for _, one in group])) for group in lines.values()]
+
+
+def _of_line(found: Sequence[Finding]) -> Finding:
+    first, *others = found
+    if not others:
+        return first
+    more = some([f"`{node}`" for one in others if (node := one.seq) is not None])
+    return replace(
+        first,
+        message=f"{first.message}; the same of {more}, which this line gives, too",
+        dist=tuple(dict.fromkeys(name for one in found for name in one.dist)),
+        outputs=_all_outputs(found),
+    )
+
+
+def _all_outputs(found: Sequence[Finding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(seq for one in found for seq in one.outputs))

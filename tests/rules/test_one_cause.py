@@ -138,3 +138,19 @@ def test_micro_batches_add_up_to_one_part(tmp_path: Path) -> None:
     )
     (one,) = found(Case("micro-batches", seq, dist), tmp_path)
     assert one.code == "GG108" and names([one]) == {"s"}, one
+
+
+def test_operators_of_one_line(tmp_path: Path) -> None:
+    """The same mistake in two layers of one line is one; of other lines there are two."""
+    body = "a = tanh(mul(x, {}))\nb = tanh(mul(y, {}))\nreturn relu(a), relu(b)"
+    inputs = "x: f32[4, 4]\ny: f32[4, 4]\n"
+    case = Case("layers", inputs + body.format(2.0, 2.0), inputs + body.format(3.0, 3.0))
+    for line, count in (("m.py:3 in f: tanh(x * c)", 1), ("", 2)):
+        write(case, tmp_path)
+        for path in (*tmp_path.glob("dist.r*.json"), tmp_path / "seq.json"):
+            graph = json.loads(path.read_text())
+            for node in graph["nodes"]:
+                node["source"] = line
+            path.write_text(json.dumps(graph))
+        result = verify(tmp_path, engine="clingo", repairs=False, confirm=0)
+        assert len(result.findings) == count, result

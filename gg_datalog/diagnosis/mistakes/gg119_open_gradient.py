@@ -105,7 +105,8 @@ def _forward(reduction: Reduction) -> bool:
 
 _RESULTS = """
     WITH RECURSIVE after(tensor) AS (
-        SELECT ?
+        SELECT b.tensor FROM base_tensor o JOIN base_tensor b USING (side, node)
+        WHERE o.side = 'seq' AND o.tensor = ?
         UNION
         SELECT n.tensor FROM after a JOIN tensor_needs n ON n.side = 'seq' AND n.needs = a.tensor
     )

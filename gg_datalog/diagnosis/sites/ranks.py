@@ -34,6 +34,11 @@ class RankBreak:
         return tuple(self.scene.names(self.dists))
 
     @property
+    def target(self) -> str:
+        """The operator of the ranks."""
+        return self.scene.things("dist", self.dists)[0].target
+
+    @property
     def told(self) -> str:
         """The nodes as a text."""
         return names_text(self.names)
