@@ -53,7 +53,7 @@ def diagnose(scene: Scene) -> list[Finding]:
     back = list(together(other, ALIKE_OUTPUTS, OUTPUTS_IN_WORDS))
     before = [found for look in BEFORE for found in look(scene)]
     astray = {name for f in before if f.code == COLLECTIVE for name in f.dist}
-    told = {seq for f in (*back, *lost) for seq in f.outputs}
+    told = {seq for f in (*back, *lost) for seq in (f.seq, *f.outputs)}
     broken = [f for f in _breaks(scene, opened, told) if not _behind(f, astray)]
     broken.sort(key=_rank)
     causes = [f for f in broken if f.code in EXPLAINS]
@@ -118,7 +118,9 @@ def _rank(found: Finding) -> tuple[bool, bool]:
 
 
 # ---- where chains break ------------------------------------------------------------------------
-def _breaks(scene: Scene, opened: Sequence[Told[Reduction]], told: set[str]) -> Iterator[Finding]:
+def _breaks(
+    scene: Scene, opened: Sequence[Told[Reduction]], told: set[str | None]
+) -> Iterator[Finding]:
     """One finding per cause of chains that break, where reductions stay open first, where rules
     find no term of a sum last; ``told`` outputs are explained already."""
     if not scene.broken:
