@@ -32,6 +32,7 @@ from gg_datalog.extract.schema import RELATIONS, Relation
 from gg_datalog.extract.side import Side
 from gg_datalog.extract.table import Table, load_table
 from gg_datalog.extract.twins import stacked_twins
+from gg_datalog.extract.unused import unused
 from gg_datalog.extract.view import Base, View
 from gg_datalog.foundation.errors import InputError
 
@@ -386,8 +387,12 @@ def _report(out: Emitter, worlds: Mapping[str, World], notes: Notes) -> None:
                 )
         for row in world.mismatches:
             out.add("collective_mismatch", *row)
-        for instance in world.instances if name == "dist" else ():
-            out.add("collective", *instance)
+        if name == "dist":
+            graphs = {rank: ctx.graph for rank, ctx in world.contexts.items()}
+            for instance in world.instances:
+                out.add("collective", *instance)
+            for one in unused(graphs, world.instances):
+                out.add("collective_unused", *one)
     for name, numbers in notes.randoms.items():
         listed = ", ".join(map(str, sorted(numbers)))
         notes.assume(

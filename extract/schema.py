@@ -147,6 +147,9 @@ REPORT_RELATIONS = tuple(
             "opaque_input(side, #rank, node, reason)",
             "uninitialised(side, #rank, node)",
             "collective(#instance, kind, reduction, ranks, #rank, node)",
+            # node `node` of rank `rank` takes part in collective `instance`, of which no rank uses
+            # what it gives; it takes node `of`
+            "collective_unused(#instance, kind, #rank, node, of)",
             "collective_mismatch(#rank, node, kind, problem)",
             "warning(text)",
         ),

@@ -33,33 +33,58 @@ class Node:
     module: str
 
 
+Users = dict[str, list[Node]]
+"""The nodes that use an input, by its name with the rank."""
+
+
+def located(scene: Scene, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings with modules, lines and ranks."""
+    nodes = _nodes(scene, findings)
+    users = _users(scene, findings, nodes)
+    return [_located(found, nodes, users) for found in findings]
+
+
 def finished(scene: Scene, findings: Sequence[Finding]) -> list[Finding]:
     """The findings with modules, lines, ranks and fingerprints."""
-    if not findings:
-        return []
     nodes = _nodes(scene, findings)
-    located = [_located(found, nodes) for found in findings]
-    keys = [_key(found, nodes) for found in located]
-    order = sorted(range(len(located)), key=lambda i: (_position(located[i], nodes), i))
+    found = located(scene, findings)
+    keys = [_key(one, nodes) for one in found]
+    order = sorted(range(len(found)), key=lambda i: (_position(found[i], nodes), i))
     seen: Counter[str] = Counter()
     prints = {}
     for i in order:
         seen[keys[i]] += 1
         prints[i] = sha256(f"{keys[i]}\n{seen[keys[i]]}".encode()).hexdigest()[:LENGTH]
-    return [replace(found, fingerprint=prints[i]) for i, found in enumerate(located)]
+    return [replace(one, fingerprint=prints[i]) for i, one in enumerate(found)]
 
 
 def _nodes(scene: Scene, findings: Sequence[Finding]) -> dict[str, Node]:
-    """All nodes that findings name, sequential ones by their name, others by that with the rank."""
+    """All nodes that findings name, sequential ones by their name, others by that with the rank.
+    What has no line has that of what computes it."""
+    if not findings:
+        return {}
     named = {name for f in findings for name in (f.seq, *f.dist) if name}
     return {name: Node(*row) for name, *row in scene.rows(_NODES, sorted(named))}
 
 
-def _located(found: Finding, nodes: dict[str, Node]) -> Finding:
+def _users(scene: Scene, findings: Sequence[Finding], nodes: dict[str, Node]) -> Users:
+    """What uses the inputs that findings name: these have no line of their own."""
+    named = {name for f in findings for name in f.dist if name in nodes}
+    silent = sorted(name for name in named if not nodes[name].source)
+    found: dict[str, list[Node]] = {}
+    for name, *row in scene.rows(_USERS, silent) if silent else ():
+        found.setdefault(name, []).append(Node(*row))
+    return found
+
+
+def _located(found: Finding, nodes: dict[str, Node], users: Users) -> Finding:
     seq = nodes.get(found.seq or "")
     dist = [nodes[name] for name in found.dist if name in nodes]
-    # Of one rank's nodes the line that comes first: the others may only follow from it.
-    source = min((n.source for n in dist if n.source), default=None)
+    # The line that runs first: the others may only follow from it.
+    lines = [node for node in dist if node.source] or [
+        node for n in found.dist for node in users.get(n, ())
+    ]
+    source = min(lines, key=lambda node: node.position).source if lines else None
     module = next((n.module for n in dist if n.module), None)
     return replace(
         found,
@@ -109,8 +134,20 @@ def _kind_of(relation: str) -> str:
 
 
 _NODES = """
-    SELECT key, position, target, source, module FROM (
-        SELECT CASE side WHEN 'seq' THEN name ELSE 'r' || rank || '.' || name END AS key,
-               position, target, source, module
+    SELECT key, position, target, coalesce(nullif(n.source, ''), t.line, ''), module FROM (
+        SELECT CASE side WHEN 'seq' THEN name ELSE 'r' || rank || '.' || name END AS key, *
         FROM graph_node
-    ) WHERE key IN (SELECT unnest(?)) QUALIFY row_number() OVER (PARTITION BY key) = 1"""
+    ) n
+    LEFT JOIN (
+        SELECT side, tensor, min_by(source, rank) AS line FROM tensor_node GROUP BY side, tensor
+    ) t USING (side, tensor)
+    WHERE key IN (SELECT unnest(?))"""
+
+_USERS = """
+    SELECT 'r' || i.rank || '.' || i.name, u.position, u.target, u.source, u.module
+    FROM graph_node i
+    JOIN tensor_needs n ON n.side = 'dist' AND n.needs = i.tensor
+    JOIN graph_node u ON u.side = 'dist' AND u.rank = i.rank AND u.tensor = n.tensor
+    WHERE i.side = 'dist' AND i.op = 'placeholder' AND u.op = 'call_function' AND u.source <> ''
+      AND 'r' || i.rank || '.' || i.name IN (SELECT unnest(?))
+    ORDER BY ALL"""

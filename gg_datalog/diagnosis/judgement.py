@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gg_datalog.diagnosis.causes import diagnose
+from gg_datalog.diagnosis.finishing import finished
 from gg_datalog.diagnosis.order import REBUILT
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.rebuilt import Rebuilt
@@ -22,7 +23,8 @@ def judge(
     """Verdict, outputs, findings and assumptions of a result."""
     scene = Scene(database)
     rebuilt = _rebuilt(scene)
-    found = [*diagnose(scene), *(one for look in REBUILT for one in look(rebuilt))]
+    aside = finished(scene, [one for look in REBUILT for one in look(rebuilt)])
+    found = [*diagnose(scene), *aside]
     ((verdict,),) = scene.rows("SELECT verdict FROM verdict")
     taken = [Assumption(*row) for row in scene.rows("SELECT kind, text FROM assumption")]
     return Verdict(verdict), list(rebuilt.outputs.values()), found, taken

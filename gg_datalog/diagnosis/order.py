@@ -6,7 +6,7 @@ the one that explains the other comes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from gg_datalog.diagnosis.mistakes import (
     gg101_chain_break,
@@ -38,6 +38,7 @@ from gg_datalog.diagnosis.mistakes import (
     gg132_unrelated_input,
     gg133_share_order,
     gg134_other_precision,
+    gg135_unused_collective,
     gg150_stale_output,
     gg151_unwritten_memory,
     gg152_lookup_mask,
@@ -52,12 +53,14 @@ from gg_datalog.diagnosis.mistakes.mistake import Check, Look, first
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.breaks import Break, operands_of
 from gg_datalog.diagnosis.sites.concatenations import Concatenation, concatenations
-from gg_datalog.diagnosis.sites.factors import Counted, multiplied, returned_factor
+from gg_datalog.diagnosis.sites.factors import Counted, multiplied
 from gg_datalog.diagnosis.sites.outputs import Output
 from gg_datalog.diagnosis.sites.ranks import RankBreak
 from gg_datalog.diagnosis.sites.rebuilt import Rebuilt
 from gg_datalog.diagnosis.sites.reductions import Reduction
+from gg_datalog.diagnosis.sites.sums import Uneven
 from gg_datalog.diagnosis.sites.unknowns import Obstacle
+from gg_datalog.diagnosis.together import Likeness, Words
 from gg_datalog.result.reasons import Returned
 from gg_datalog.result.report import Finding
 
@@ -73,7 +76,7 @@ BEFORE: tuple[Look[Scene], ...] = (
 UNRETURNED: tuple[Look[Scene], ...] = (gg105_missing_piece.never_returned,)
 """What is not there at all, after what comes back in another form."""
 
-SUMS: tuple[Look[Scene], ...] = (gg107_uneven_sum.uneven_sums,)
+AT_SUM: tuple[Check[Uneven], ...] = (gg107_uneven_sum.at_sum,)
 """Sums that both sides have, after reductions that stay open and before other breaks."""
 
 AFTER: tuple[Look[Scene], ...] = (
@@ -83,6 +86,7 @@ AFTER: tuple[Look[Scene], ...] = (
     gg131_uninterpreted_operator.uninterpreted_operators,
     gg132_unrelated_input.unrelated_inputs,
     gg134_other_precision.other_precisions,
+    gg135_unused_collective.unused_collectives,
 )
 """What is worth knowing, after all breaks."""
 
@@ -148,6 +152,7 @@ NAMED: tuple[Check[Break], ...] = (
     gg112_slice_range.of_operands,
     gg116_other_attribute.at_break,
     gg112_slice_range.of_slices,
+    gg112_slice_range.of_origin,
     gg117_other_operand.at_break,
     _operand_concatenations,
     gg153_omitted_operator.at_break,
@@ -190,12 +195,8 @@ def _multiple(output: Output) -> Finding | None:
     """A multiple of an output: what brings the factor in, or that it comes back."""
     if output.state != Returned.COEFFICIENT:
         return None
-    factor = returned_factor(output.scene, output.wants, output.base)
-    if factor is not None:
-        told = first(AT_FACTOR, Counted(output.scene, factor, [output.seq]))
-        if told is not None:
-            return told
-    return gg103_other_coefficient.at_output(output, factor)
+    told = None if output.counted is None else first(AT_FACTOR, output.counted)
+    return told or gg103_other_coefficient.at_output(output)
 
 
 AT_OUTPUT: tuple[Check[Output], ...] = (
@@ -205,3 +206,41 @@ AT_OUTPUT: tuple[Check[Output], ...] = (
     gg106_unrelated_output.at_output,
     gg105_missing_piece.at_output,
 )
+
+
+# ---- one cause, one finding ----------------------------------------------------------------------
+def _same_return(output: Output, found: Finding) -> Hashable:
+    """The same shares of what they are, or a factor that one line brings in."""
+    if output.is_part:
+        return output.state, output.kind, output.shares
+    scales = output.factor is not None and output.factor.scales
+    return output.state, found.dist_source, scales or output.times
+
+
+def _same_users(reduction: Reduction, found: Finding) -> Hashable:
+    """What uses them."""
+    return reduction.users
+
+
+def _same_reduction(reduction: Reduction, found: Finding) -> Hashable:
+    """The same shares over the same ranks, of gradients or of what one line computes."""
+    gradient = found.code == gg119_open_gradient.MISTAKE.code
+    line = None if gradient else found.dist_source or reduction.of.target
+    return reduction.shares, line
+
+
+ALIKE_OUTPUTS: tuple[Likeness[Output], ...] = (_same_return,)
+OUTPUTS_IN_WORDS: Words[Output] = {
+    gg103_other_coefficient.MISTAKE.code: gg103_other_coefficient.of_several,
+    gg104_open_output.MISTAKE.code: gg104_open_output.of_several,
+    gg114_repeated_reduction.MISTAKE.code: gg114_repeated_reduction.of_several,
+    gg119_open_gradient.MISTAKE.code: gg119_open_gradient.of_outputs,
+}
+"""Outputs that have one cause, and several of them in words."""
+
+ALIKE_REDUCTIONS: tuple[Likeness[Reduction], ...] = (_same_users, _same_reduction)
+REDUCTIONS_IN_WORDS: Words[Reduction] = {
+    gg108_used_part.MISTAKE.code: gg108_used_part.of_several,
+    gg119_open_gradient.MISTAKE.code: gg119_open_gradient.of_reductions,
+}
+"""Open reductions that have one cause, and several of them in words."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,11 @@ class Part:
     hi: int
     extent: int
     lookup: bool
+
+    @property
+    def share(self) -> tuple[str, Fraction, Fraction]:
+        """Which part of a reduction of this kind it is, whatever the extent."""
+        return self.kind, Fraction(self.lo, self.extent), Fraction(self.hi, self.extent)
 
 
 class Scene:
@@ -270,7 +276,7 @@ _SUMS = """
     FROM dist_sum s JOIN term_of t ON t."by" = s."by"
     JOIN base_tensor b ON b.side = 'dist' AND b.tensor = s.gives
     WHERE EXISTS (SELECT 1 FROM collective c WHERE c.rank = b.rank AND c.node = b.node)
-    GROUP BY s.gives"""
+    GROUP BY s.gives ORDER BY s.gives"""
 
 _COLLECTIVES = """
     SELECT DISTINCT g.tensor, c.kind FROM collective c

@@ -26,7 +26,8 @@ Codes that begin with GG10, GG11 or GG15 say how an output or an operator fails 
 with GG12 what stands in the way of a proof, those with GG13 what to know beside the verdict, those
 with GG14 that numbers and rules disagree.
 
-One mistake is one finding, with the outputs that it spoils. Nothing is known of what is computed
+One mistake is one finding, with the outputs that it spoils: ten gradients that miss one reduction
+are one, which counts and names them. Nothing is known of what is computed
 from something wrong, so a second mistake behind the first is found when the first is repaired.
 
 The examples are run by the tests. They name the operators of ATen without their prefix;

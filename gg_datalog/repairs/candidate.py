@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -103,6 +103,22 @@ class Candidate:
         """The same at these places, too; nothing where there are no more."""
         places = tuple(sorted({*self.sites, *sites}))
         return None if places == self.sites else replace(self, sites=places, **changes)
+
+
+def joined(each: Sequence[Sequence[Candidate]]) -> Iterator[Candidate]:
+    """What is proposed alike for each of several places, as one candidate for all of them."""
+    first, *others = each if len(each) > 1 else [()]
+    for one in first:
+        like = [next((c for c in found if _form(c) == _form(one)), None) for found in others]
+        sites = [site for c in like if c is not None for site in c.sites]
+        wider = one.wider(sites) if None not in like else None
+        if wider is not None:
+            yield wider
+
+
+def _form(of: Candidate) -> Candidate:
+    """A candidate without its places."""
+    return replace(of, sites=(), source="", note="")
 
 
 def listed_groups(groups: Sequence[Group]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from gg_datalog.repairs.candidate import Candidate, Group, Site
+from gg_datalog.repairs.candidate import Candidate, Group, Site, joined
 from gg_datalog.repairs.edits import SLICE
 from gg_datalog.repairs.groups import Box, formed
 from gg_datalog.repairs.holders import Scene, number
@@ -18,23 +18,32 @@ from gg_datalog.result.terms import Parts
 
 def reductions(scene: Scene, found: Finding) -> Iterator[Candidate]:
     """All-reduces that would complete what is only a part: where the parts arise, at another
-    group than they are reduced over, only where they are used, or on what is returned."""
-    for origin in _origins(scene, found):
-        held = _held(scene, origin)
-        holders = sorted({part.dist for part in held})
-        first = _first(scene, set(holders))
-        parts = [part for part in held if part.dist in first]
-        makers = [
-            (site, _counted(scene, origin, site, part))
-            for part in parts
-            for site in scene.makers(part.dist)
-        ]
-        for sites, groups, kind in _completed(scene, makers):
-            yield from _regrouped(scene, holders, groups, kind)
-            yield from _shares(scene, sorted(first), groups, kind)
-            yield _reduction(scene, sites, groups, kind)
-            yield from _at_users(scene, set(holders), groups, kind)
-    yield from _returned(scene, found)
+    group than they are reduced over, only where they are used, or on what is returned. Of several
+    tensors first what completes all of them."""
+    each = [list(_completing(scene, origin)) for origin in _origins(scene, found)]
+    yield from joined(each)
+    for candidates in each:
+        yield from candidates
+    yield from joined([list(_returned(scene, seq)) for seq in found.outputs])
+    yield from _returned(scene, found.seq or "")
+
+
+def _completing(scene: Scene, origin: str) -> Iterator[Candidate]:
+    """All-reduces that would complete the parts of one tensor."""
+    held = _held(scene, origin)
+    holders = sorted({part.dist for part in held})
+    first = _first(scene, set(holders))
+    parts = [part for part in held if part.dist in first]
+    makers = [
+        (site, _counted(scene, origin, site, part))
+        for part in parts
+        for site in scene.makers(part.dist)
+    ]
+    for sites, groups, kind in _completed(scene, makers):
+        yield from _regrouped(scene, holders, groups, kind)
+        yield from _shares(scene, sorted(first), groups, kind)
+        yield _reduction(scene, sites, groups, kind)
+        yield from _at_users(scene, set(holders), groups, kind)
 
 
 def _reduction(
@@ -47,15 +56,15 @@ def _reduction(
 
 # ---- where parts arise ---------------------------------------------------------------------------
 def _origins(scene: Scene, found: Finding) -> list[str]:
-    """Sequential tensors whose reduction is open in what the finding speaks of."""
+    """Sequential tensors whose reduction is open in what the finding speaks of: the one that it
+    names first."""
     opened = scene.ask("SELECT DISTINCT dist, seq, origin FROM open_origin ORDER BY ALL")
     direct = {origin for _, seq, origin in opened if seq == origin}
-    named = set(scene.tensors_of(found.seq or ""))
-    origins = sorted(direct & named)
-    if not origins:
-        about = set(scene.bases(found.dist))
-        origins = sorted({o for d, _, o in opened if d in about and o in direct})
-    return origins
+    named = direct & set(scene.tensors_of(found.seq or ""))
+    about = set(scene.bases(found.dist))
+    own = {origin for dist, seq, origin in opened if dist in about and seq == origin}
+    others = own or {origin for dist, _, origin in opened if dist in about and origin in direct}
+    return [*sorted(named), *sorted((own if named else others) - named)]
 
 
 @dataclass(frozen=True)
@@ -211,14 +220,14 @@ def _at_users(
         yield _reduction(scene, places, groups, kind)
 
 
-def _returned(scene: Scene, found: Finding) -> Iterator[Candidate]:
+def _returned(scene: Scene, seq: str) -> Iterator[Candidate]:
     """All-reduces of what the ranks return for an output, where that is a part."""
     sql = """
         SELECT n.rank, n.dist, h.parts, h.times, h.block
         FROM output_name o JOIN returned_name n USING (wants)
         JOIN returned_holds h ON h.wants = n.wants AND h.rank = n.rank
         WHERE o.seq = ? AND is_open(h.parts) ORDER BY ALL"""
-    rows = scene.ask(sql, found.seq or "")
+    rows = scene.ask(sql, seq)
     parts = [
         (Site(rank, node), Part(node, text, times, block, scene.rational(times)))
         for rank, node, text, times, block in rows

@@ -35,6 +35,8 @@ REPORT_RELATIONS = {
     "opaque_input": "A node of which nothing is known.",
     "uninitialised": "A node whose memory is never written; it equals nothing.",
     "collective": "Node `node` of rank `rank` takes part in collective `instance`.",
+    "collective_unused": "Node `node` of rank `rank`, which takes `of`, takes part in collective "
+    "`instance`, of which no rank uses what it gives.",
     "collective_mismatch": "A collective that does not line up between its members.",
     "warning": "What extraction warned of.",
     "output_view": "How an output lies over its base tensor: per dimension its digits, "

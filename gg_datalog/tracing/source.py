@@ -7,6 +7,7 @@ import re
 import sys
 import traceback
 from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 from sysconfig import get_path
 from types import FrameType
@@ -15,7 +16,7 @@ import torch
 
 FRAME = re.compile(r'File "(.+)", line (\d+), in (\S+)\n\s*(.*)')
 CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
-LIBRARIES = (
+OWN = (
     f"{Path(torch.__file__).resolve().parent}/",
     f"{Path(__file__).resolve().parent}/",
 )
@@ -27,12 +28,35 @@ ENGINE = "_engine_run_backward"  # the function in which a backward pass runs
 
 @cache
 def is_library(file: str) -> bool:
-    """Is this a file of torch, of Python itself or of this package, or no file at all?"""
+    """Is this a file of torch or of what it is built on, of Python itself or of this package, or no
+    file at all?"""
     if file.startswith("<"):
         return True
     path = Path(file).resolve()
     standard = str(path).startswith(STANDARD) and not set(INSTALLED) & set(path.parts)
-    return standard or str(path).startswith(LIBRARIES)
+    return standard or str(path).startswith(OWN) or bool(_required() & {path, *path.parents})
+
+
+@cache
+def _required() -> frozenset[Path]:
+    """The modules of the packages that torch requires: decorators of torch run in them
+    (``typing_extensions.deprecated``)."""
+    try:
+        needed = [text for text in requires("torch") or () if ";" not in text]
+    except PackageNotFoundError:
+        return frozenset()
+    names = [re.split(r"[^\w.-]", text)[0] for text in needed]
+    return frozenset(module for name in names for module in _modules(name))
+
+
+def _modules(name: str) -> set[Path]:
+    """The folders and files of Python that an installed package has at the top."""
+    try:
+        package = distribution(name)
+    except PackageNotFoundError:
+        return set()
+    tops = {file.parts[0] for file in package.files or () if file.suffix == ".py"} - {".."}
+    return {Path(str(package.locate_file(top))).resolve() for top in tops}
 
 
 @cache

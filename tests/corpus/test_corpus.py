@@ -74,3 +74,18 @@ def test_a_partial_gradient_does_not_refine(bench: Bench) -> None:
     assert status["div_2"] == "mapped"
     wrong = {"add_17", "add_18", "add_19", "add_20"}
     assert not [seq for seq in wrong if status[seq] == "mapped"]
+
+
+@pytest.mark.parametrize("of", ["dot.52", "slice.53"])
+def test_keys_that_are_cut_from_the_queries(of: str, bench: Bench, tmp_path: Path) -> None:
+    """One finding, at the slice, and not at what uses it."""
+    for path in case("llama-tp2-l1").glob("*.json"):
+        document = json.loads(path.read_text())
+        if path.name.startswith("dist"):
+            (keys,) = (node for node in document["nodes"] if node["name"] == "slice.54")
+            keys["args"] = [{"node": of}, 1, 0, 256, 1]
+        (tmp_path / path.name).write_text(json.dumps(document))
+    (tmp_path / "expect.json").unlink()
+    (one,) = bench.run(tmp_path).report["findings"]
+    assert (one["code"], one["dist"]) == ("GG112", ["r0.slice.54", "r1.slice.54"])
+    assert "nothing of what the sequential `slice.54` takes" in one["message"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
 from gg_datalog.diagnosis.sites.factors import Factor
 from gg_datalog.diagnosis.sites.outputs import Output
-from gg_datalog.result.placement import names_text
+from gg_datalog.result.placement import names_text, some
 from gg_datalog.result.report import Finding
 
 MISTAKE = Mistake(
@@ -40,20 +42,42 @@ return all_reduce(m, "avg", "g")""",
 NEAR = 1e-6  # what rounding alone makes of 1
 
 
-def at_output(output: Output, factor: Factor | None) -> Finding:
-    """A multiple of an output that comes back; ``factor`` is what brings it in, where that is
-    known."""
+def at_output(output: Output) -> Finding:
+    """A multiple of an output that comes back: where the factor comes in, if that is known."""
     seq, times = output.seq, output.scene.records.coefficient(output.times)
-    told = times.text
+    told, origin = times.text, _origin(output)
+    text = f"{output.names}, returned for `{seq}`, is {told} times `{seq}`"
+    if origin is not None:
+        text = f"a factor comes in at {names_text(origin.names)} ({origin.target}): {text}"
+    where = output.where | ({} if origin is None else {"dist": origin.names})
     return MISTAKE.finding(
-        f"{output.names}, returned for `{seq}`, is {told} times `{seq}`",
-        trigger=None if factor is None else _brings(output.scene, factor),
+        text,
+        trigger=None if output.factor is None else _brings(output.scene, output.factor),
         effect=f"whoever reads `{seq}` gets {told} times of it",
         expected=seq,
         found=f"{told} x {seq}",
         certain=abs(times.value - 1) > NEAR,
-        **output.where,
+        **where,
     )
+
+
+def of_several(outputs: Sequence[Output]) -> str:
+    """Several outputs that come back multiplied."""
+    origins = [_origin(output) for output in outputs]
+    times = {output.scene.records.coefficient(output.times).text: None for output in outputs}
+    named = [name for output in outputs for name in output.dist]
+    text = f"{len(outputs)} outputs ({some([f'`{one.told}`' for one in outputs])}) come back as "
+    text += f"{' or '.join(times)} times what they are"
+    if (origin := origins[0]) is None:
+        return f"{names_text(named)}: {text}"
+    nodes = list(dict.fromkeys(name for one in origins if one for name in one.names))
+    return f"a factor comes in at {names_text(nodes)} ({origin.target}): {text}"
+
+
+def _origin(output: Output) -> Factor | None:
+    """What does nothing but multiply, and brings the factor in before the output is returned."""
+    factor = output.factor
+    return factor if factor is not None and factor.scales else None
 
 
 def _brings(scene: Scene, factor: Factor) -> str:

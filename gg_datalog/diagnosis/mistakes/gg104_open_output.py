@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.outputs import Output
+from gg_datalog.result.placement import names_text, some
 from gg_datalog.result.report import Finding
 
 MISTAKE = Mistake(
@@ -51,3 +54,13 @@ def at_output(output: Output) -> Finding | None:
     )
     effect, certain = "every rank returns too little", not output.scene.fades
     return MISTAKE.finding(text, effect=effect, certain=certain, **output.part)
+
+
+def of_several(outputs: Sequence[Output]) -> str:
+    """Parts of several outputs."""
+    names = names_text([name for output in outputs for name in output.dist])
+    return (
+        f"{names}: each rank returns only its part of {len(outputs)} outputs "
+        f"({some([f'`{output.told}`' for output in outputs])}): the reduction over the ranks is "
+        "missing"
+    )

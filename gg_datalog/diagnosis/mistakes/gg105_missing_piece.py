@@ -8,7 +8,7 @@ from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Held, Scene
 from gg_datalog.diagnosis.sites.outputs import Output
 from gg_datalog.diagnosis.sites.ranges import coverage
-from gg_datalog.result.placement import spans_text
+from gg_datalog.result.placement import some, spans_text
 from gg_datalog.result.reasons import OutputKind, Returned
 from gg_datalog.result.report import Finding
 
@@ -77,17 +77,19 @@ def _range_left_out(output: Output, held: Sequence[Held]) -> str:
 
 
 def never_returned(scene: Scene) -> Iterator[Finding]:
-    """Outputs for which no rank returns anything. Gradients are freed by a step that is captured
-    with them: what it makes of them is returned."""
+    """Outputs for which no rank returns anything, those of a kind together. Gradients are freed by
+    a step that is captured with them: what it makes of them is returned."""
     stepped = bool(scene.rows(_UPDATED))
-    for seq, kind in scene.rows(_NOT_RETURNED):
-        text = f"no rank returns anything for `{seq}`"
+    for kind, named, seqs in scene.rows(_NOT_RETURNED):
+        text = f"no rank returns anything for {some([f'`{name}`' for name in named])}"
         certain = not (stepped and kind == OutputKind.GRADIENT)
-        yield MISTAKE.finding(text, seq=seq, outputs=(seq,), certain=certain)
+        yield MISTAKE.finding(text, seq=seqs[0], outputs=tuple(seqs), certain=certain)
 
 
 _NOT_RETURNED = """
-    SELECT o.seq, k.kind FROM output_name o LEFT JOIN output_kind k USING (wants)
-    WHERE wants NOT IN (SELECT wants FROM returned_name) ORDER BY wants"""
+    SELECT k.kind, list(coalesce(nullif(o.name, ''), o.seq) ORDER BY wants),
+           list(o.seq ORDER BY wants)
+    FROM output_name o LEFT JOIN output_kind k USING (wants)
+    WHERE wants NOT IN (SELECT wants FROM returned_name) GROUP BY k.kind ORDER BY min(wants)"""
 
 _UPDATED = "SELECT 1 FROM output_kind WHERE kind = 'state' LIMIT 1"

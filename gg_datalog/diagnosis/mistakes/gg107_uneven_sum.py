@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
+from gg_datalog.diagnosis.sites.sums import Uneven, Weighed
 from gg_datalog.result.placement import names_text
 from gg_datalog.result.reasons import Term
 from gg_datalog.result.report import Finding
@@ -51,40 +51,26 @@ return relu(z)""",
 SHOWN = 4
 
 
-class Weighed(NamedTuple):
-    """A term of a sequential sum (base tensor ``base``), how the ranks' sum has it, how often."""
-
-    term: str
-    base: str
-    state: str
-    times: str
-
-
-def uneven_sums(scene: Scene) -> Iterator[Finding]:
-    """Sums that the ranks have, too, but with other coefficients or without some terms."""
-    for tensor, dists, terms in scene.rows(_SUMS):
-        yield _sum(scene, tensor, dists, [Weighed(*term) for term in terms])
-
-
-def _sum(scene: Scene, tensor: str, dists: Sequence[str], terms: Sequence[Weighed]) -> Finding:
-    seq, names = scene.seq(tensor), scene.names(dists)
-    told = [f"`{one.term}` {_often(scene, one)}" for one in terms]
+def at_sum(place: Uneven) -> Finding:
+    """A sum with other coefficients, or without some terms."""
+    scene, seq, names = place.scene, place.of, place.scene.names(place.dists)
+    told = [f"`{one.term}` {_often(scene, one)}" for one in place.terms]
     text = (
         f"{names_text(names)} comes closest to `{seq.node}`, but counts "
         f"{' and '.join(told[:SHOWN])}{' and more' if len(told) > SHOWN else ''} (once each is "
         "right)"
     )
-    found = [_term(scene, one) for one in terms]
+    found = [_term(scene, one) for one in place.terms]
     return MISTAKE.finding(
         text,
         seq=seq.node,
         dist=tuple(names),
-        trigger=_why(scene, dists, [one.base for one in terms]),
+        trigger=_why(scene, place.dists, [one.base for one in place.terms]),
         effect=f"what is to be `{seq.node}` has {', '.join(found)} in it",
-        expected=" + ".join(one.term for one in terms),
+        expected=" + ".join(one.term for one in place.terms),
         found=" + ".join(found),
-        outputs=scene.spoiled([tensor]),
-        certain=all(one.state not in (Term.MISSING, Term.OPEN) for one in terms),
+        outputs=scene.spoiled([place.tensor]),
+        certain=all(one.state not in (Term.MISSING, Term.OPEN) for one in place.terms),
     )
 
 
@@ -120,14 +106,3 @@ def _why(scene: Scene, dists: Sequence[str], terms: Sequence[str]) -> str:
 _ADDED = """
     SELECT DISTINCT t."of" FROM dist_sum s JOIN term_of t ON t."by" = s."by"
     WHERE s.gives IN (SELECT unnest(?)) ORDER BY ALL"""
-
-_SUMS = """
-    SELECT seq, list(dist ORDER BY dist), any_value(terms)
-    FROM (
-        SELECT d.seq, s.gives AS dist,
-               list((d.term, d.base, d.state, d.times) ORDER BY d.term) AS terms
-        FROM sum_difference d JOIN dist_sum s ON s."by" = d.by
-        WHERE d.seq IN (SELECT tensor FROM seq_chain WHERE first)
-        GROUP BY d.seq, s.gives
-    )
-    GROUP BY seq, terms::VARCHAR ORDER BY seq"""

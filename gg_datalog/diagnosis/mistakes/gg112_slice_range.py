@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
-from gg_datalog.diagnosis.scene import Scene
-from gg_datalog.diagnosis.sites.breaks import Break, operands_of
+from gg_datalog.diagnosis.scene import Scene, Thing
+from gg_datalog.diagnosis.sites.breaks import Break, operand_pairs, operands_of, unmatched
 from gg_datalog.diagnosis.sites.concatenations import Concatenation
 from gg_datalog.diagnosis.sites.ranges import Range, complete, coverage, covered
 from gg_datalog.diagnosis.sites.reductions import Reduction
+from gg_datalog.diagnosis.sites.slices import DEPTH, Slice, cut, reach, strayed
 from gg_datalog.result.placement import names_text, some, span, spans_text
+from gg_datalog.result.reasons import Reason
 from gg_datalog.result.report import Finding
 
 MISTAKE = Mistake(
@@ -51,9 +52,6 @@ return tanh(y)""",
     certain=True,
     explains=True,
 )
-
-
-DEPTH = 6
 
 
 # ---- parts of a reduction ------------------------------------------------------------------------
@@ -96,23 +94,6 @@ def at_concatenation(joined: Concatenation) -> Finding | None:
 
 
 # ---- slices --------------------------------------------------------------------------------------
-class Slice(NamedTuple):
-    """Tensor ``gives`` is [start, start + size) of ``extent`` positions of dimension ``dim`` of
-    ``of``."""
-
-    gives: str
-    of: str
-    dim: int
-    start: int
-    size: int
-    extent: int
-
-    @property
-    def range(self) -> Range:
-        """The positions that are taken."""
-        return self.start, self.start + self.size
-
-
 def of_slices(place: Break) -> Finding | None:
     """Pieces of the tensor at a break that leave something out: where they were cut."""
     slices = _slices(place.scene, place.ranged) if place.ranged else []
@@ -168,16 +149,22 @@ def _cut(
 
 def _told(scene: Scene, one: Slice) -> str:
     (thing,) = scene.things("dist", [one.of])
-    return f"{span(*one.range)} of dim {one.dim} of `{thing.node}`"
+    return f"{span(*one.range)} of dim {_dim(thing, one.dim)} of `{thing.node}`"
+
+
+def _dim(of: Thing, dim: int) -> int:
+    """A dimension of a base tensor as one of its node, which may put the first ones together."""
+    at = dim + len(of.shape) - len(of.base)
+    return at if 0 <= at < len(of.shape) and of.shape[at] == of.base[dim] else dim
 
 
 def _slices(scene: Scene, dists: Sequence[str]) -> list[Slice]:
     """The slices that the tensors are computed from, the nearest ones."""
     near = list(dists)
     for _ in range(DEPTH):
-        found = scene.rows(_SLICES, near)
+        found = cut(scene, "dist", near)
         if found:
-            return [Slice(*row) for row in found]
+            return found
         near = [n for n in operands_of(scene, near) if n not in scene.sums]
         if not near:
             return []
@@ -191,6 +178,52 @@ def _sequential(place: Break, slices: Sequence[Slice]) -> tuple[str, int, int] |
         if any((start, size) != (one.start, one.size) for one in slices):
             return node, start, size
     return None
+
+
+# ---- slices far from a break ---------------------------------------------------------------------
+def of_origin(place: Break) -> Finding | None:
+    """Operands that hold nothing of what they should: the slice by which they went astray."""
+    for dist in place.at(Reason.OPERAND):
+        mine, theirs = unmatched(operand_pairs(place, dist))
+        found = [
+            pair
+            for seq in mine
+            for of in theirs
+            if (pair := strayed(place.scene, seq, of)) is not None
+        ]
+        if found:
+            return _astray(place, *found[0])
+    return None
+
+
+def _astray(place: Break, mine: Slice, theirs: Slice) -> Finding:
+    scene, of = place.scene, place.scene.seq(mine.of)
+    where = f"of dim {_dim(of, mine.dim)} of `{of.node}`"
+    right = f"{span(*mine.range)} {where}"
+    alike = _alike(scene, theirs)
+    names = scene.names(alike)
+    held = [h for h in scene.held(alike, mine.of) if h.whole]
+    spans = list(dict.fromkeys(reach(scene, h.block, mine.dim) for h in held))
+    told = f"{_told(scene, theirs)}, which is {spans_text(spans)} {where}"
+    node = scene.seq(mine.gives).node
+    return MISTAKE.finding(
+        f"{names_text(names)} cuts the wrong range: {told}: nothing of what the sequential "
+        f"`{node}` takes, {right}",
+        seq=node,
+        dist=tuple(names),
+        trigger=f"no position of {right} is in it",
+        effect=f"what is computed from it is computed from other elements than those of `{node}`",
+        expected=right,
+        found=told,
+        outputs=place.outputs,
+        certain=False,
+    )
+
+
+def _alike(scene: Scene, one: Slice) -> list[str]:
+    """The tensors that the same node of any rank gives."""
+    (thing,) = scene.things("dist", [one.gives])
+    return [tensor for (tensor,) in scene.rows(_SAME_NODE, thing.node)]
 
 
 # ---- operands ------------------------------------------------------------------------------------
@@ -240,13 +273,6 @@ def _unequal(place: Break, dist: str, told: Sequence[str]) -> Finding:
     )
 
 
-_SLICES = """
-    SELECT s.gives, s."of", coalesce(d.dim, 0), s.start, s.size, l.extent FROM dist_slice s
-    JOIN label_of l ON l.shaped = s.shaped AND l.label = s.label
-    LEFT JOIN digit_of d
-        ON d.shaped = s.shaped AND d.place = 0 AND d.label = s.label AND d.level = 0
-    WHERE s.gives IN (SELECT unnest(?)) AND s.size < l.extent ORDER BY ALL"""
-
 _SEQ_SLICES = """
     SELECT b.node, s.start, s.size FROM seq_slice s
     JOIN base_tensor b ON b.side = 'seq' AND b.tensor = s.gives
@@ -273,3 +299,6 @@ _SHARED = """
     WHERE q.gives = ? AND r.gives = ? AND s.signed = d.signed AND l.kind <> 'whole'
       AND e.level = c.total - 1 AND e.stride = 1
     ORDER BY e.label, x.place"""
+
+_SAME_NODE = """
+    SELECT DISTINCT tensor FROM base_tensor WHERE side = 'dist' AND node = ? ORDER BY tensor"""

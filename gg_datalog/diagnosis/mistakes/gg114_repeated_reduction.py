@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.sites.factors import Counted
-from gg_datalog.result.placement import names_text, ranks_text
+from gg_datalog.diagnosis.sites.outputs import Output
+from gg_datalog.result.placement import names_text, ranks_text, some
 from gg_datalog.result.report import Finding
 
 MISTAKE = Mistake(
@@ -54,3 +57,14 @@ def at_factor(counted: Counted) -> Finding | None:
     )
     trigger = f"every operand of the reduction is all of `{node}`: it is reduced once too often"
     return MISTAKE.finding(text, trigger=trigger, **counted.where)
+
+
+def of_several(outputs: Sequence[Output]) -> str:
+    """Several outputs that are added up once too often."""
+    factors = [output.counted for output in outputs if output.counted is not None]
+    names = list(dict.fromkeys(name for one in factors for name in one.factor.names))
+    nodes = list(dict.fromkeys(f"{one.times} times `{one.of.node}`" for one in factors))
+    return (
+        f"{names_text(names)} add up over {ranks_text(factors[0].ranks)} what each of them has "
+        f"whole already: {some(nodes)}"
+    )

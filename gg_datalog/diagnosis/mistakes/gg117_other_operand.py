@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gg_datalog.diagnosis.mistakes.mistake import Example, Mistake
 from gg_datalog.diagnosis.scene import Scene
-from gg_datalog.diagnosis.sites.breaks import Break
+from gg_datalog.diagnosis.sites.breaks import Break, operand_pairs, unmatched
 from gg_datalog.result.placement import names_text, some, span
 from gg_datalog.result.reasons import Reason
 from gg_datalog.result.report import Finding
@@ -46,11 +46,6 @@ return mm(h, b)""",
 )
 
 
-Pair = tuple[str, str, bool, bool]
-"""A sequential and a distributed operand: does the one hold something of the other, and are they at
-the same place?"""
-
-
 def at_break(place: Break) -> Finding | None:
     """The same operator on another tensor, or on the same ones the other way round. What nothing is
     known of is no other tensor."""
@@ -65,35 +60,22 @@ def at_break(place: Break) -> Finding | None:
 def _another(place: Break, dist: str, dists: Sequence[str]) -> Finding | None:
     """Other tensors are taken than sequentially; all that take them are named."""
     scene = place.scene
-    mine, theirs = _unmatched(_pairs(place, dist))
+    mine, theirs = unmatched(operand_pairs(place, dist))
     if not mine or not theirs or not all(scene.held([tensor]) for tensor in theirs):
         return None
-    same = [d for d in dists if _unmatched(_pairs(place, d))[0] == mine]
+    same = [d for d in dists if unmatched(operand_pairs(place, d))[0] == mine]
     return _taken(place, same, theirs, mine)
 
 
 def _crossed(place: Break, dist: str) -> Finding | None:
     """The same tensors are taken, at each other's places."""
-    pairs = _pairs(place, dist)
+    pairs = operand_pairs(place, dist)
     crossed = [(x, y) for x, y, match, same in pairs if same and not match]
-    mine, _ = _unmatched(pairs)
+    mine, _ = unmatched(pairs)
     if mine or len(crossed) <= 1:
         return None
     more = f" (`{place.of.node}` takes its operands the other way round)"
     return _taken(place, [dist], [y for _, y in crossed], [x for x, _ in crossed], more)
-
-
-def _pairs(place: Break, dist: str) -> list[Pair]:
-    return [
-        (x, y, match, same) for x, y, match, same in place.scene.rows(_OPERANDS, place.seq, dist)
-    ]
-
-
-def _unmatched(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
-    """Sequential operands of which no distributed one holds anything, and the other way round."""
-    mine = {x for x, *_ in pairs} - {x for x, _, match, _ in pairs if match}
-    theirs = {y for _, y, *_ in pairs} - {y for _, y, match, _ in pairs if match}
-    return sorted(mine), sorted(theirs)
 
 
 def _taken(
@@ -127,12 +109,3 @@ def _held_as(scene: Scene, dist: str) -> str:
         told = ", ".join(f"{span(*box[d])} of dim {d}" for d in cut)
         return f"`{thing.node}` (which is {told} of `{of.node}`)"
     return f"`{thing.node}`" if of.node == thing.node else f"`{thing.node}` (which is `{of.node}`)"
-
-
-_OPERANDS = """
-    SELECT x."of", y."of",
-           EXISTS (SELECT 1 FROM holds h WHERE h.seq = x."of" AND h.dist = y."of"),
-           x.place = y.place
-    FROM result_of s JOIN result_of d ON d.gives = $2
-    JOIN operand_of x ON x."by" = s."by" JOIN operand_of y ON y."by" = d."by"
-    WHERE s.gives = $1 ORDER BY x.place, y.place"""

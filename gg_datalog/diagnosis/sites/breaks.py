@@ -130,6 +130,23 @@ class Break:
         return [of for (of,) in self.scene.rows(_RETURNED, self.seq)]
 
 
+Pair = tuple[str, str, bool, bool]
+"""A sequential and a distributed operand: does the one hold something of the other, and are they at
+the same place?"""
+
+
+def operand_pairs(place: Break, dist: str) -> list[Pair]:
+    """The operands of the tensor at a break with those of a distributed one."""
+    return [(x, y, match, same) for x, y, match, same in place.scene.rows(_PAIRS, place.seq, dist)]
+
+
+def unmatched(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+    """Sequential operands of which no distributed one holds anything, and the other way round."""
+    mine = {x for x, *_ in pairs} - {x for x, _, match, _ in pairs if match}
+    theirs = {y for _, y, *_ in pairs} - {y for _, y, match, _ in pairs if match}
+    return sorted(mine), sorted(theirs)
+
+
 def operands_of(scene: Scene, dists: Sequence[str]) -> list[str]:
     """What these distributed tensors are computed from."""
     return [needs for (needs,) in scene.rows(_NEEDS, list(dists))]
@@ -144,7 +161,7 @@ def breaks(scene: Scene) -> Iterator[Break]:
 _FIRST = """
     SELECT DISTINCT c.tensor, o.reason, o.detail
     FROM seq_chain c LEFT JOIN tensor_opaque o ON o.side = 'seq' AND o.tensor = c.tensor
-    WHERE c.first ORDER BY c.tensor"""
+    WHERE c.first ORDER BY ALL"""
 
 _BLOCKED = "SELECT reason, dist, operand FROM blocked WHERE seq = ? ORDER BY ALL"
 
@@ -162,3 +179,11 @@ _RETURNED = """
 _NEEDS = """
     SELECT DISTINCT needs FROM tensor_needs WHERE side = 'dist' AND tensor IN (SELECT unnest(?))
     ORDER BY needs"""
+
+_PAIRS = """
+    SELECT x."of", y."of",
+           EXISTS (SELECT 1 FROM holds h WHERE h.seq = x."of" AND h.dist = y."of"),
+           x.place = y.place
+    FROM result_of s JOIN result_of d ON d.gives = $2
+    JOIN operand_of x ON x."by" = s."by" JOIN operand_of y ON y."by" = d."by"
+    WHERE s.gives = $1 ORDER BY x.place, y.place"""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from gg_datalog.diagnosis.scene import Held, Scene, Thing
 from gg_datalog.diagnosis.sites.breaks import Break
@@ -21,7 +21,8 @@ STEPS = 100
 @dataclass(frozen=True)
 class Factor:
     """Nodes ``names`` multiply what ``dist`` has of ``seq``: it is ``times`` of it, not ``right``.
-    ``terms`` are what they add up, where they are a reduction over ranks."""
+    ``terms`` are what they add up, where they are a reduction over ranks. ``scales``: they do
+    nothing but multiply."""
 
     dist: str
     seq: str
@@ -30,6 +31,7 @@ class Factor:
     target: str
     right: Coefficient = ONE
     terms: tuple[str, ...] = field(default=())
+    scales: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,9 @@ def returned_factor(scene: Scene, wants: int, seq: str) -> Factor | None:
     for dist, times in scene.rows(sql, wants):
         viewed = _viewed(scene, dist, times)
         if viewed is not None:
-            names, target, value = viewed
-            terms = _again(scene, dist, target)
-            return Factor(dist, seq, value, names, target, ONE, terms)
+            terms = _again(scene, dist, viewed.target)
+            scales = viewed.scales and not terms
+            return Factor(dist, seq, viewed.times, viewed.names, viewed.target, ONE, terms, scales)
         held = _multiplied(scene, dist)
         if held is not None:
             return _traced(scene, held)
@@ -149,9 +151,8 @@ def _factor(scene: Scene, seq: str, dist: str, operand: str | None) -> Factor | 
     for mine, theirs, of, value, right in scene.rows(_OPERANDS, seq, dist):
         viewed = _viewed(scene, of, value)
         if viewed is not None and theirs:
-            names, target, times = viewed
-            terms = _again(scene, of, target)
-            return Factor(of, mine, times, names, target, _coefficient(scene, right), terms)
+            terms, right = _again(scene, of, viewed.target), _coefficient(scene, right)
+            return Factor(of, mine, viewed.times, viewed.names, viewed.target, right, terms)
     held = _multiplied(scene, operand or dist)
     return None if held is None else _traced(scene, held)
 
@@ -162,8 +163,17 @@ def _again(scene: Scene, dist: str, target: str) -> tuple[str, ...]:
     return (dist,) if reduced else ()
 
 
-def _viewed(scene: Scene, dist: str, times: str) -> tuple[tuple[str, ...], str, Coefficient] | None:
-    """The nodes that are ``times`` times a tensor, and the coefficient."""
+class Viewed(NamedTuple):
+    """Nodes that are ``times`` times a tensor; ``scales``: they do nothing but multiply it."""
+
+    names: tuple[str, ...]
+    target: str
+    times: Coefficient
+    scales: bool
+
+
+def _viewed(scene: Scene, dist: str, times: str) -> Viewed | None:
+    """The first nodes that are ``times`` times a tensor."""
     if times == "1":
         return None
     found = scene.rows(_VIEWED, dist, times)
@@ -171,7 +181,7 @@ def _viewed(scene: Scene, dist: str, times: str) -> tuple[tuple[str, ...], str, 
         return None
     first = found[0]
     names = tuple(f"r{rank}.{name}" for name, rank, *_ in found if name == first[0])
-    return names, first[2], _coefficient(scene, times)
+    return Viewed(names, first[2], _coefficient(scene, times), not first[3])
 
 
 def _coefficient(scene: Scene, scale: str) -> Coefficient:
@@ -197,15 +207,17 @@ def _traced(scene: Scene, held: Held) -> Factor:
         held = before[0]
     (thing,) = scene.things("dist", [held.dist])
     terms = tuple(scene.sums.get(held.dist, ()))
-    names, target = tuple(thing.names), thing.target
+    names, target, scales = tuple(thing.names), thing.target, False
     for of, value in scene.rows(_SCALED, held.dist):
         viewed = _viewed(scene, of, value)
         if viewed is not None:
-            names, target, _ = viewed
-    return Factor(held.dist, held.seq, scene.coefficient(held), names, target, ONE, terms)
+            names, target, scales = viewed.names, viewed.target, viewed.scales
+    times = scene.coefficient(held)
+    return Factor(held.dist, held.seq, times, names, target, ONE, terms, scales)
 
 
-_NEEDS = "SELECT DISTINCT needs FROM tensor_needs WHERE side = 'dist' AND tensor = ?"
+_NEEDS = """
+    SELECT DISTINCT needs FROM tensor_needs WHERE side = 'dist' AND tensor = ? ORDER BY needs"""
 
 _OPERANDS = """
     SELECT x."of", EXISTS (SELECT 1 FROM holds h WHERE h.seq = x."of" AND h.dist = y."of"),
@@ -215,8 +227,11 @@ _OPERANDS = """
     WHERE x.times <> y.times ORDER BY x.place"""
 
 _VIEWED = """
-    SELECT name, rank, target FROM graph_node
-    WHERE side = 'dist' AND tensor = ? AND times = ? ORDER BY position, rank"""
+    SELECT n.name, n.rank, n.target,
+           EXISTS (SELECT 1 FROM base_tensor b
+                   WHERE b.side = 'dist' AND b.tensor = n.tensor AND b.node = n.name)
+    FROM graph_node n
+    WHERE n.side = 'dist' AND n.tensor = ? AND n.times = ? ORDER BY n.position, n.rank"""
 
 _SCALED = """
     SELECT o."of", o.times FROM result_of r JOIN operand_of o ON o."by" = r."by"

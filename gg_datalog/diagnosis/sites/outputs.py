@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from gg_datalog.diagnosis.scene import Held, Scene
+from gg_datalog.diagnosis.sites.factors import Counted, Factor, returned_factor
 from gg_datalog.result.placement import names_text
 from gg_datalog.result.reasons import Returned
 
@@ -53,6 +54,28 @@ class Output:
         sql = 'SELECT DISTINCT "of" FROM returned WHERE wants = ?'
         dists = [d for (d,) in self.scene.rows(sql, self.wants)]
         return self.scene.held(dists, self.base)
+
+    @property
+    def told(self) -> str:
+        """The output as the program calls it."""
+        return self.name or self.seq
+
+    @cached_property
+    def factor(self) -> Factor | None:
+        """What brings in the factor with which it comes back, where that is known."""
+        return returned_factor(self.scene, self.wants, self.base)
+
+    @property
+    def counted(self) -> Counted | None:
+        """That factor, as one that may come from a reduction over ranks."""
+        return None if self.factor is None else Counted(self.scene, self.factor, [self.seq])
+
+    @property
+    def shares(self) -> tuple[Any, ...]:
+        """Which shares of a reduction come back on which ranks."""
+        things = {t.tensor: t for t in self.scene.things("dist", [h.dist for h in self.held])}
+        parts = [(things[h.dist].ranks, self.scene.part(h.parts)) for h in self.held]
+        return tuple(sorted({(ranks, part.share) for ranks, part in parts if part is not None}))
 
     @property
     def is_part(self) -> bool:

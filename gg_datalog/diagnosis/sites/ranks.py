@@ -34,6 +34,11 @@ class RankBreak:
         return tuple(self.scene.names(self.dists))
 
     @property
+    def target(self) -> str:
+        """The operator of the ranks."""
+        return self.scene.things("dist", self.dists)[0].target
+
+    @property
     def told(self) -> str:
         """The nodes as a text."""
         return names_text(self.names)
@@ -81,4 +86,5 @@ _BREAKS = """
     LEFT JOIN tensor_node s ON s.side = 'seq' AND s.tensor = b.seq
     LEFT JOIN tensor_opaque o ON o.side = 'dist' AND o.tensor = b.dist
     LEFT JOIN blocked k ON k.seq = b.seq AND k.dist = b.dist
-    GROUP BY b.seq, s.node, o.reason, o.detail, k.reason ORDER BY s.node, o.detail, k.reason"""
+    GROUP BY b.seq, s.node, o.reason, o.detail, k.reason
+    ORDER BY s.node, o.detail, k.reason, b.seq"""

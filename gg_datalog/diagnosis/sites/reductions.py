@@ -44,7 +44,9 @@ class Reduction:
         """The parts that are not reduced yet, as finely as they are known."""
         sums = self.scene.sums
         opened = [d for d in self.holders if d not in sums] or list(self.holders)
-        return self.scene.finest(self.scene.held(opened, self.origin))
+        inside = {of for (of,) in self.scene.rows(_ACCUMULATED, opened)}
+        whole = [d for d in opened if d not in inside] or opened
+        return self.scene.finest(self.scene.held(whole, self.origin))
 
     @cached_property
     def parts(self) -> list[tuple[int, Part]]:
@@ -57,6 +59,11 @@ class Reduction:
             for rank in things[h.dist].ranks
         ]
         return sorted(found, key=lambda item: item[0])
+
+    @property
+    def shares(self) -> tuple[Any, ...]:
+        """Which shares of the reduction are on which ranks."""
+        return tuple(sorted({(rank, part.share) for rank, part in self.parts}))
 
     @property
     def spans(self) -> list[Range]:
@@ -110,6 +117,11 @@ class Reduction:
             reached = [t for (t,) in self.scene.rows(_ONLY_USERS, reached) if t not in seen]
             seen.update(reached)
         return []
+
+    @cached_property
+    def unused(self) -> tuple[str, ...]:
+        """Reductions over the ranks of these very parts of which nobody uses what they give."""
+        return tuple(name for (name,) in self.scene.rows(_UNUSED, self.opened))
 
     @cached_property
     def everywhere(self) -> bool:
@@ -239,7 +251,7 @@ def open_reductions(scene: Scene) -> Iterator[Reduction]:
         found = Reduction(
             scene, origin, tuple(users), tuple(operands), holders[origin], tuple(wants)
         )
-        if not _lacking(found):
+        if not _lacking(found) and not _reduced(found):
             yield found
 
 
@@ -248,6 +260,26 @@ def _lacking(cause: Reduction) -> bool:
     scene = cause.scene
     terms = [t for user in cause.users for t in scene.sums.get(user, ())]
     return bool(terms) and {h.dist for h in scene.held(terms)} != set(terms)
+
+
+def _reduced(cause: Reduction) -> bool:
+    """Do only reductions use the parts, which have all of them? Then something else is wrong."""
+    scene = cause.scene
+    if not all(user in scene.sums for user in cause.users):
+        return False
+    kinds = dict(scene.rows(_KINDS, list(cause.users)))
+    return all(_completes(cause, scene.sums[user], kinds[user]) for user in cause.users)
+
+
+def _completes(cause: Reduction, terms: Sequence[str], kind: str) -> bool:
+    """Are these all the parts of a reduction of this kind, of the same elements?"""
+    held = [h for h in cause.scene.held(terms, cause.origin) if not h.whole]
+    parts = [part for h in held if (part := cause.scene.part(h.parts)) is not None]
+    spans = sorted({(part.lo, part.hi) for part in parts})
+    if {part.kind for part in parts} != {kind}:
+        return False
+    alike = len({h.block for h in held}) == 1 and {h.dist for h in held} == set(terms)
+    return alike and complete(spans, parts[0].extent)
 
 
 _HOLDERS = """
@@ -266,6 +298,18 @@ _CAUSES = """
 _TERMS = """
     SELECT t."of" FROM dist_sum s JOIN term_of t ON t."by" = s."by"
     WHERE s.gives = ? ORDER BY ALL"""
+
+_KINDS = "SELECT gives, kind FROM dist_sum WHERE gives IN (SELECT unnest(?)) ORDER BY ALL"
+
+# What a rank adds up to wider parts (those of its micro-batches).
+_ACCUMULATED = """
+    SELECT DISTINCT t."of" FROM dist_sum s JOIN term_of t ON t."by" = s."by"
+    WHERE s.gives IN (SELECT unnest($1)) AND t."of" IN (SELECT unnest($1)) AND t."of" <> s.gives"""
+
+_UNUSED = """
+    SELECT DISTINCT 'r' || u.rank || '.' || u.node FROM collective_unused u
+    JOIN graph_node g ON g.side = 'dist' AND g.rank = u.rank AND g.name = u."of"
+    WHERE u.kind LIKE '%reduce%' AND g.tensor IN (SELECT unnest(?)) ORDER BY ALL"""
 
 _PARTIAL = """
     SELECT 1 FROM output_name n JOIN may_be_partial p ON p.wants = n.wants

@@ -161,6 +161,8 @@ signed AS MATERIALIZED (
     FROM tensor_needs n JOIN operator_node o ON o.by = n.by AND o.side = n.side
 )
 SELECT p.seq, p.dist, max(p.matched) AS matched, s.target = d.target AS same_target,
+       s.source <> '' AND s.source = d.source AS same_line,
+       coalesce(y.elements <= x.elements, true) AS fits,
        coalesce(a.signature = b.signature AND (a.signature <> '' OR s.target = d.target), false)
            AS same_signature,
        EXISTS (SELECT 1 FROM holds h WHERE h.dist = p.dist AND h.seq = p.seq) AS related
@@ -169,19 +171,22 @@ JOIN tensor_node s ON s.side = 'seq' AND s.tensor = p.seq
 JOIN tensor_node d ON d.side = 'dist' AND d.tensor = p.dist
 LEFT JOIN signed a ON a.tensor = p.seq
 LEFT JOIN signed b ON b.tensor = p.dist
+LEFT JOIN tensor_size x ON x.side = 'seq' AND x.tensor = p.seq
+LEFT JOIN tensor_size y ON y.side = 'dist' AND y.tensor = p.dist
 GROUP BY ALL;
 CREATE VIEW internal.operator_pair AS SELECT * FROM stored.operator_pair;
 COMMENT ON VIEW internal.operator_pair IS
     'A sequential and a distributed operator, one of them where a chain breaks, with `matched` '
-    'operands of the first that operands of the second hold something of (0: of the same kind only).';
+    'operands of the first that operands of the second hold something of (0: of the same kind only); '
+    'fits: the second is no larger than the first, so that it may be a share of it.';
 
 CREATE VIEW internal.meant_for AS
 SELECT dist, seq, same_target OR same_signature AS likely FROM operator_pair
 WHERE dist IN (SELECT tensor FROM dist_chain WHERE first)
 QUALIFY row_number() OVER (
     PARTITION BY dist
-    ORDER BY same_signature DESC, same_target DESC,
-             seq IN (SELECT "of" FROM missing_for) DESC, matched DESC, seq
+    ORDER BY same_signature DESC, same_target DESC, fits DESC,
+             seq IN (SELECT "of" FROM missing_for) DESC, same_line DESC, matched DESC, seq
 ) = 1;
 COMMENT ON VIEW internal.meant_for IS
     'The sequential operator that comes closest to a distributed one at which a chain breaks; likely: '

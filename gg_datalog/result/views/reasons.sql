@@ -1,10 +1,10 @@
 -- Why they break there: the distributed operators that come closest.
 
 CREATE VIEW internal.operand_state AS
-SELECT p.seq, p.dist, s.needs AS seq_operand, any_value(d.needs) AS dist_operand,
+SELECT p.seq, p.dist, s.needs AS seq_operand, min(d.needs) AS dist_operand,
        max(CASE WHEN is_open(h.parts) THEN 1 WHEN NOT is_one(h.times) THEN 2 ELSE 3 END)
            AS best,
-       any_value(h.times) AS times
+       min(h.times) AS times
 FROM operator_pair p
 JOIN (
     SELECT tensor, needs FROM tensor_needs WHERE side = 'seq' UNION SELECT "of", needs FROM seq_needs
@@ -17,7 +17,7 @@ COMMENT ON VIEW internal.operand_state IS
     'of a reduction, 2 another coefficient, 3 the tensor or a piece of it.';
 
 CREATE VIEW internal.pair_reason AS
-SELECT p.seq, p.dist, p.matched, p.same_target, p.same_signature, p.related,
+SELECT p.seq, p.dist, p.matched, p.same_target, p.same_signature, p.related, p.same_line, p.fits,
        CASE
            WHEN p.dist IN (SELECT tensor FROM tensor_opaque WHERE side = 'dist')
                THEN 'unsupported operator'
@@ -32,7 +32,7 @@ SELECT p.seq, p.dist, p.matched, p.same_target, p.same_signature, p.related,
        CASE WHEN w.worst < 3 THEN w.operand WHEN p.matched = 0 THEN q.operand END AS operand
 FROM operator_pair p
 LEFT JOIN (
-    SELECT seq, dist, min(best) AS worst, arg_min(dist_operand, best) AS operand
+    SELECT seq, dist, min(best) AS worst, arg_min(dist_operand, (best, dist_operand)) AS operand
     FROM operand_state GROUP BY seq, dist
 ) w USING (seq, dist)
 JOIN (
@@ -149,8 +149,9 @@ closest AS (
       )
     QUALIFY row_number() OVER (
         PARTITION BY r.seq, d.rank
-        ORDER BY r.same_signature DESC, r.same_target DESC,
-                 r.dist IN (SELECT tensor FROM tensor_related), r.matched DESC, r.dist
+        ORDER BY r.same_signature DESC, r.same_target DESC, r.fits DESC,
+                 r.dist IN (SELECT tensor FROM tensor_related), r.same_line DESC,
+                 r.matched DESC, r.dist
     ) = 1
 )
 SELECT seq, dist, reason, operand FROM held

@@ -56,7 +56,7 @@ SELECT r.wants, r.rank, 'r' || r.rank || '.' || n.dist AS dist, coalesce(g.sourc
            WHEN bool_or(is_open(h.parts)) THEN 'part'
            ELSE 'nothing'
        END AS state,
-       coalesce(any_value(h.times) FILTER (NOT is_open(h.parts)), any_value(h.times)) AS times
+       coalesce(min(h.times) FILTER (NOT is_open(h.parts)), min(h.times)) AS times
 FROM returned r
 JOIN returned_name n ON n.wants = r.wants AND n.rank = r.rank
 LEFT JOIN returned_holds h ON h.wants = r.wants AND h.rank = r.rank
