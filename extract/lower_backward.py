@@ -7,7 +7,7 @@ from math import prod
 from gg_datalog.extract.context import Context, Unsupported, Value, count, lowers
 from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.lower_index import rows_added
-from gg_datalog.extract.lower_loss import MEAN
+from gg_datalog.extract.lower_loss import MEAN, NONE, reduction_asked
 from gg_datalog.extract.lower_math import added, factor
 from gg_datalog.extract.lower_movement import bounds, joined, need, sliced, step_of, surrounded
 from gg_datalog.extract.lower_optimizer import squared
@@ -82,9 +82,9 @@ def mse_loss(ctx: Context) -> Value:
     x, target = ctx.tensor("self"), ctx.tensor("target")
     if x.shape != target.shape:
         raise Unsupported("its operands are broadcast against each other")
-    reduction = ctx.argument("reduction", default=MEAN)
+    reduction = reduction_asked(ctx)
     square = squared(ctx, added(ctx, [(x, ONE), (target, scale(-1))]))
-    if reduction == 0:
+    if reduction == NONE:
         return square
     total = reduced(ctx, square, range(len(square.dims)), "sum", False)
     return total.scaled(count(prod(x.shape)).inverse()) if reduction == MEAN else total
@@ -93,7 +93,9 @@ def mse_loss(ctx: Context) -> Value:
 @lowers("aten.mse_loss_backward")
 def mse_loss_backward(ctx: Context) -> Value:
     g, x, y = ctx.tensor("grad_output"), ctx.tensor("self"), ctx.tensor("target")
-    reduction = ctx.argument("reduction", default=MEAN)
+    if x.shape != y.shape:  # a mean would be over the elements of the first
+        raise Unsupported("its operands are broadcast against each other")
+    reduction = reduction_asked(ctx)
     apart = added(ctx, [(x, scale(2)), (y, scale(-2))])
     made = ctx.elementwise("mul", [apart, g], linear=(0, 1))[0]
     elements = 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
+from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_contract import refine
 from gg_datalog.extract.lower_math import added
@@ -197,8 +199,7 @@ def convolution_backward(ctx: Context) -> Value:
 @lowers("aten.native_group_norm")
 def native_group_norm(ctx: Context) -> Value:
     x, groups, eps = ctx.tensor("input"), _number(ctx, "group"), ctx.argument("eps")
-    for name in ("N", "C", "HxW"):  # as the shape of the input says
-        ctx.raw(name)
+    _expect_sizes(ctx, x)
     split = _normed(x, groups)
     letters = [str(i) for i in range(len(split.dims))]
 
@@ -214,6 +215,14 @@ def native_group_norm(ctx: Context) -> Value:
     if ctx.argument("bias") is not None:
         out = added(ctx, [(out, ONE), (_beside(ctx.tensor("bias"), space), ONE)])
     return out, made[1], made[2]
+
+
+def _expect_sizes(ctx: Context, x: View) -> None:
+    """The sizes that are given are those of the input: others would group what lies in memory."""
+    asked = [ctx.argument(name) for name in ("N", "C", "HxW")]
+    sizes = [*x.shape[:2], prod(x.shape[2:])]
+    if not any(map(is_symbolic, sizes)) and asked != sizes:
+        raise Unsupported("its sizes are not those of its input")
 
 
 def _number(ctx: Context, name: str) -> int:
@@ -236,8 +245,7 @@ def native_group_norm_backward(ctx: Context) -> Value:
     wanted = ctx.argument("output_mask")
     if not isinstance(wanted, tuple) or len(wanted) != 3:
         raise Unsupported("which gradients are wanted is not known")
-    for name in ("N", "C", "HxW"):
-        ctx.raw(name)
+    _expect_sizes(ctx, x)
     mean, rstd = (_statistic(ctx, name, x, groups) for name in ("mean", "rstd"))
     space = len(x.dims) - 2
     weight = ctx.argument("weight")

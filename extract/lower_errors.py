@@ -7,7 +7,7 @@ from math import prod
 
 from gg_datalog.extract.context import Context, Unsupported, Value, count, lowers
 from gg_datalog.extract.dtypes import is_float
-from gg_datalog.extract.lower_loss import MEAN, SUM
+from gg_datalog.extract.lower_loss import MEAN, NONE, reduction_asked
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_reduce import reduced
 from gg_datalog.extract.scale import ONE, scale
@@ -39,8 +39,8 @@ def _bend(ctx: Context) -> float:
 
 def _total(ctx: Context, each: View) -> View:
     """What is asked for of the loss of each element."""
-    reduction = ctx.argument("reduction", default=MEAN)
-    if reduction not in (MEAN, SUM):
+    reduction = reduction_asked(ctx)
+    if reduction == NONE:
         return each
     total = reduced(ctx, each, range(len(each.dims)), "sum", False)
     return total.scaled(count(prod(each.shape)).inverse()) if reduction == MEAN else total
@@ -48,7 +48,7 @@ def _total(ctx: Context, each: View) -> View:
 
 def _share(ctx: Context, made: View) -> View:
     """The gradient of a mean."""
-    if ctx.argument("reduction", default=MEAN) != MEAN:
+    if reduction_asked(ctx) != MEAN:
         return made
     return made.scaled(count(prod(made.shape)).inverse())
 

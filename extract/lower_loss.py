@@ -38,7 +38,7 @@ from gg_datalog.extract.quotients import divided
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.view import View
 
-MEAN, SUM = 1, 2  # torch's numbers for reductions of a loss; 0 is none
+NONE, MEAN, SUM = 0, 1, 2  # torch's numbers for reductions of a loss
 MINUS = scale(-1)
 
 
@@ -135,12 +135,20 @@ def _of_two(ctx: Context, made: View, gradient: View, softmax: Sequence[View] | 
 
 
 # ---- the loss over classes
+def reduction_asked(ctx: Context) -> int:
+    """What is made of the loss of each element; other numbers than torch's own are refused."""
+    asked = ctx.argument("reduction", default=MEAN)
+    if asked not in (NONE, MEAN, SUM):
+        raise Unsupported(f"a reduction {asked}")
+    return int(asked)
+
+
 def loss_operands(ctx: Context) -> tuple[View, View, int, int]:
     """Scores, targets, the reduction and the ignored class."""
     x, target = ctx.tensor("self"), ctx.tensor("target")
     if ctx.argument("weight") is not None:
         raise Unsupported("a loss with weights per class")
-    reduction = ctx.argument("reduction", default=MEAN)
+    reduction = reduction_asked(ctx)
     ignored = ctx.argument("ignore_index", default=-100)
     if len(x.dims) != len(target.dims) + 1 or not target.dims or not isinstance(ignored, int):
         raise Unsupported("scores without a dimension of classes")
@@ -216,7 +224,7 @@ def nll_loss(ctx: Context) -> Value:
         ids, kept, gone = targets(ctx, target, ignored)
         each = take(ctx, x, with_classes(letters), ids, letters, letters)
         each = masked(ctx, each.scaled(MINUS), gone, scale(0))
-    if reduction not in (MEAN, SUM):
+    if reduction == NONE:
         return (each, ctx.side.constant(scale(0)))
     total, many = (reduced(ctx, v, range(len(letters)), "sum", False) for v in (each, kept))
     return (averaged(ctx, total, many) if reduction == MEAN else total, many)

@@ -38,6 +38,8 @@ def write_placing(
         out.add("wanted_shaped", number, out.view_shape(view, view.shape))
         sound = _add_up(whole, returned[number], world)
         for rank, mine in returned[number].items() if sound else ():
+            if 0 in mine.shape:
+                continue
             for order in _orders(mine, {} if again else turned[rank]):
                 seen = _once(mine, again).permuted(order)
                 out.add("returned_shaped", number, rank, out.view_shape(seen, seen.shape))

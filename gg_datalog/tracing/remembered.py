@@ -46,7 +46,7 @@ def performed(func: Any, args: Any, kwargs: Any, tensors: Sequence[Any]) -> Any:
     valued = any(one.constant is not None for one in tensors)  # more than a form
     if not tensors or valued or not _is_remembered(func):
         return func(*args, **kwargs)
-    key = _name(func), _key(args), _key(tuple(kwargs.items()))
+    key = _name(func), _key(args), _key(tuple(kwargs.items())), torch.get_default_dtype()
     known = KNOWN.get(key)
     if known is None:
         out = func(*args, **kwargs)

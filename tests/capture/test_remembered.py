@@ -81,6 +81,18 @@ def test_numbers_of_other_kinds_are_others(mode: Any) -> None:
     assert found == [torch.int64, torch.float32, torch.int64, torch.int64, torch.float32]
 
 
+def test_the_type_of_numbers_counts(mode: Any) -> None:
+    """A quotient of integers is of the type that a program says last."""
+    x, before, found = torch.empty(4, dtype=torch.int64), torch.get_default_dtype(), []
+    try:
+        for kind in (torch.float32, torch.float64, torch.float32):
+            torch.set_default_dtype(kind)
+            found.append(called(aten.div.Scalar, x, 2).dtype)
+    finally:
+        torch.set_default_dtype(before)
+    assert found == [torch.float32, torch.float64, torch.float32]
+
+
 def test_a_name_of_its_own(mode: Any) -> None:
     """A result is remembered by its form, not as the tensor that it was."""
     x, y = torch.empty(4, 6), torch.empty(4, 6)

@@ -129,6 +129,7 @@ NORMS = (
         smaller groups | 5, 2, 1e-5 | 5, 3, 1e-5
         another epsilon | 1e-5 | 1e-6""",
     ),
+    NORMED.miss("other sizes than those of the input", "3, 6, 5, 2", "5, 6, 3, 2"),
     pair("one group a rank", NORM.replace("{12|6}", "{12|3}").replace("{4|2}", "{4|1}"), 4),
     *family(
         BACK_NORM,

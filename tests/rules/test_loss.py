@@ -71,6 +71,11 @@ SQUARES = Case(
     "y = div.Tensor(mse_loss_backward(g, x, t, 1), 2)\nreturn y",
 )
 
+WIDENED = Case(
+    "a squared error of one number and all targets",
+    "g: f32[()]\nx: f32[()]\nt: f32[6]\ny = mse_loss_backward(g, expand(x, [6]), t, 1)\nreturn y",
+    "g: f32[()]\nx: f32[()]\nt: f32[6]\ny = mse_loss_backward(g, expand(x, [6]), t, 1)\nreturn y",
+)
 MORE_ROWS = Case(
     "a gradient of the first rows of a table",
     "g: f32[4, 3]\ni: i64[4]\ny = embedding_dense_backward(g, i, 8, -1, False)\nreturn y",
@@ -153,7 +158,10 @@ CONTRASTIVE = Case(
     ),
     PUT,
     PUT.miss("over another column", "v, 1, 2)", "v, 1, 1)"),
+    WIDENED,
+    WIDENED.miss("a mean over the one number", "g, expand(x, [6])", "g, x"),
     SQUARES,
+    SQUARES.miss("a reduction that torch has not", "t, 1)", "t, 4)"),
     SQUARES.miss(
         "a mean of its own",
         "div.Tensor(mse_loss_backward(g, x, t, 1), 2)",

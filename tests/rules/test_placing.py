@@ -210,6 +210,7 @@ def test_state(case: Case, outcomes: Outcomes) -> None:
     SQUARE.miss(
         "one half twice", "return relu(x)", "p = split(relu(x), 2, 0)\nreturn cat([p[0], p[0]], 0)"
     ),
+    SQUARE.miss("none of its rows", "return relu(x)", "return slice(relu(x), 0, 0, 0)"),
     SHARDS,
     SHARDS.but(
         "the wrong way round",
