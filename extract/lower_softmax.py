@@ -129,6 +129,15 @@ def also_cleared(ctx: Context, made: View, signature: str) -> None:
     ctx.side.alternative(made, ctx.elementwise("masked_fill(0)", views, linear=(0,))[0])
 
 
+@lowers("aten.log_sigmoid_backward")
+def log_sigmoid_backward(ctx: Context) -> Value:
+    """The gradient times the sigmoid of -x. What the forward pass kept is, if anything, a function
+    of x."""
+    gradient, x, kept = ctx.operand("grad_output"), ctx.operand("self"), ctx.tensor("buffer")
+    views = [gradient, x, *([kept] if kept.shape == x.shape else [])]
+    return ctx.elementwise("log_sigmoid_backward", views, linear=(0,))[0]
+
+
 @lowers("aten.log_sigmoid_forward")
 def log_sigmoid(ctx: Context) -> Value:
     x = ctx.operand("self")
