@@ -1,10 +1,11 @@
-"""Quotients by a number that depends on data, divided late: ``f(x / n)`` is ``f(x) / n`` where f is linear.
+"""Quotients by a number that depends on data, divided late: ``f(x / n)`` is ``f(x) / n`` where f is
+linear.
 
 A program that takes the mean over tokens divides its loss, and so every gradient comes of something
-that was divided before. Ranks that do not know the number of all tokens yet add up gradients first and
-divide them in the end. Where some rank divides a tensor so, each operator of the sequential program
-that is linear in what was divided is lowered once more, of what it is a multiple of, and it is noted
-that what it gives is the quotient of that.
+that was divided before. Ranks that do not know the number of all tokens yet add up gradients first
+and divide them in the end. Where some rank divides a tensor so, each operator of the sequential
+program that is linear in what was divided is lowered once more, of what it is a multiple of, and it
+is noted that what it gives is the quotient of that.
 """
 
 from __future__ import annotations

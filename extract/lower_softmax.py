@@ -32,7 +32,7 @@ from gg_datalog.extract.lower_mask import operands_of
 from gg_datalog.extract.lower_math import added, plain
 from gg_datalog.extract.lower_movement import stretched
 from gg_datalog.extract.lower_product import multiplied
-from gg_datalog.extract.lower_reduce import reduced, summand
+from gg_datalog.extract.lower_reduce import members, reduced, summand
 from gg_datalog.extract.notes import Cleared, Shifted
 from gg_datalog.extract.records import DigitMap, Label, Operator
 from gg_datalog.extract.scale import ONE, scale
@@ -74,7 +74,10 @@ def logsumexp(ctx: Context) -> Value:
     if not is_float(ctx.dtype("self") or "float") or not x.dims:
         raise Unsupported("a sum of exponentials of integers, or over no dimension")
     dims = sorted(ctx.dims(len(x.dims), "dim"))
-    made = logarithm(ctx, reduced(ctx, exponential(ctx, x), dims, "sum", True))
+    sums = [
+        reduced(ctx, exponential(ctx, part), dims, "sum", True) for part in members(ctx, x, dims)
+    ]
+    made = logarithm(ctx, added(ctx, [(one, ONE) for one in sums]))
     high, _, rest = shifted(ctx, x, dims)
     if made.scale == ONE and made.base not in ctx.side.notes.stable:
         rows = [over(made, v) for v in (high, rest)]

@@ -140,7 +140,7 @@ class Weighted(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """``of``, in the dimensions of the base, divided by the number ``by``, which depends on data."""
+    """``of``, in the dimensions of the base, divided by a number that depends on data."""
 
     of: View
     by: Base

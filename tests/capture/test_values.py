@@ -339,3 +339,13 @@ def test_memory_that_is_freed_says_nothing_of_what_comes_after() -> None:
         module.register_buffer("table", angles(first, count), persistent=False)
 
     assert verify(pair(at), confirm=0, repairs=False).refines
+
+
+@pytest.mark.parametrize("first, verdict", [(1, "refines"), (0, "does-not-refine")])
+def test_a_rank_that_holds_one_number_of_several(first: int, verdict: str) -> None:
+    def slopes(module: Net, rank: int, ranks: int) -> None:
+        start = rank * first if ranks > 1 else 0
+        values = torch.tensor([0.5**i for i in range(ROWS)])
+        module.register_buffer("table", values[start : start + ROWS // ranks, None], False)
+
+    assert verify(pair(slopes, ranks=ROWS)).verdict == verdict

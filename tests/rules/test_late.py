@@ -33,18 +33,29 @@ return y
 GRADIENT = Case("a gradient, divided when it is complete", SEQ, DIST)
 INVERSE = GRADIENT.but(
     "multiplied with 1 / n",
-    dist=DIST.replace("div.Tensor(w, n)", "mul.Tensor(w, i)").replace("y:", "i: f32[()] = reciprocal(n)\ny:"),
+    dist=DIST.replace("div.Tensor(w, n)", "mul.Tensor(w, i)").replace(
+        "y:", "i: f32[()] = reciprocal(n)\ny:"
+    ),
     maps=None,
 )
 BEFORE = GRADIENT.but(
     "each part divided before it is added up",
-    dist=DIST.replace("mm(t(s), x)", "v").replace("w: f32", "u: f32[4, 4] = mm(t(s), x)\nv: f32[4, 4] = div.Tensor(u, n)\nw: f32").replace("div.Tensor(w, n)", "clone(w)"),
+    dist=DIST.replace("mm(t(s), x)", "v")
+    .replace("w: f32", "u: f32[4, 4] = mm(t(s), x)\nv: f32[4, 4] = div.Tensor(u, n)\nw: f32")
+    .replace("div.Tensor(w, n)", "clone(w)"),
     maps=None,
 )
 RESIDUAL = Case(
     "a sum of what was divided, a slice and a sum of that",
-    SEQ.replace("w: f32[4, 4] = mm(t(s), x)", "r: f32[8, 4] = add.Tensor(s, h)\nw: f32[2] = sum.dim_IntList(slice(r, 1, 0, 2), [0])"),
-    DIST.replace("mm(t(s), x)", "u").replace("w: f32[4, 4]", "r: f32[4, 4] = add.Tensor(s, h)\nu: f32[2] = sum.dim_IntList(slice(r, 1, 0, 2), [0])\nw: f32[2]")
+    SEQ.replace(
+        "w: f32[4, 4] = mm(t(s), x)",
+        "r: f32[8, 4] = add.Tensor(s, h)\nw: f32[2] = sum.dim_IntList(slice(r, 1, 0, 2), [0])",
+    ),
+    DIST.replace("mm(t(s), x)", "u")
+    .replace(
+        "w: f32[4, 4]",
+        "r: f32[4, 4] = add.Tensor(s, h)\nu: f32[2] = sum.dim_IntList(slice(r, 1, 0, 2), [0])\nw: f32[2]",
+    )
     .replace("y: f32[4, 4]", "y: f32[2]"),
 )
 
