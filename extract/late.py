@@ -70,7 +70,7 @@ def divided_late(ctx: Context, node: Node, name: str, value: Value, lowering: Lo
     again = _lowered_again(ctx, node, name, change.views, lowering)
     for made, of in zip(_views(value), _views(again), strict=False):
         if isinstance(made, View) and isinstance(of, View):
-            _note_quotient(ctx, made, of, change.by)
+            also_divided(ctx, made, of, View(change.by, ()))
 
 
 class Undivided(NamedTuple):
@@ -133,16 +133,15 @@ def _views(value: Value) -> tuple[Value, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _note_quotient(ctx: Context, made: View, of: View, by: Base) -> None:
-    """Notes that ``made`` is ``of`` divided by ``by``."""
-    if made.shape != of.shape or made.base in ctx.side.notes.divided or made.base.ring:
+def also_divided(ctx: Context, made: View, of: View, by: View) -> None:
+    """Notes that ``made`` is ``of`` divided by a number, and that it may be computed so."""
+    if made.base in ctx.side.notes.divided or made.shape != of.shape:
         return
-    inside = over(made, wide(of, made.shape))
-    if inside is None:
+    note_divided(ctx, made, of, by)
+    note = ctx.side.notes.divided.get(made.base)
+    if note is None:
         return
-    inside = inside.scaled(made.scale.inverse())
-    ctx.side.notes.divided[made.base] = Divided(inside, by)
-    plain = ctx.elementwise("div", [inside, View(by, ())], linear=(0,))[0]
+    plain = ctx.elementwise("div", [note.of, View(note.by, ())], linear=(0,))[0]
     if plain.base is not made.base:
-        ctx.notes.assume("divisors", f"`{by.node}` is not 0: it may divide at any place")
+        ctx.notes.assume("divisors", f"`{note.by.node}` is not 0: it may divide at any place")
         ctx.side.alternative(identity(made.base), plain)

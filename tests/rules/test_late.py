@@ -58,6 +58,21 @@ RESIDUAL = Case(
     )
     .replace("y: f32[4, 4]", "y: f32[2]"),
 )
+LOSS = """
+x: f32[{n}, 4]
+z: f32[{n}, 5]
+t: i64[{n}]
+l = nll_loss_forward(z, t, None, {kind}, -100)
+one: f32[()] = const(1.0)
+h: f32[{n}, 5] = nll_loss_backward(one, z, t, None, {kind}, -100, l[1])
+"""
+MEAN = Case(
+    "the gradient of a mean over targets, divided by their number in the end",
+    LOSS.format(n=8, kind=1) + "w: f32[5, 4] = mm(t(h), x)\nreturn w",
+    LOSS.format(n=4, kind=2) + "k: b[4] = ne.Scalar(t, -100)\nmine: i64[()] = sum.default(k)\n"
+    'n: i64[()] = all_reduce(mine, "sum", "g")\nw: f32[5, 4] = all_reduce(mm(t(h), x), "sum", "g")\n'
+    "y: f32[5, 4] = div.Tensor(w, n)\nreturn y",
+)
 
 
 def other(title: str, seq: str, dist: str) -> Case:
@@ -86,6 +101,13 @@ def other(title: str, seq: str, dist: str) -> Case:
     RESIDUAL.miss("one term is divided as well", "add.Tensor(s, h)", "add.Tensor(s, div.Tensor(h, n))"),
     RESIDUAL.miss("one term is not of them", "add.Tensor(s, h)", "add.Tensor(s, a)"),
     RESIDUAL.miss("one counts twice", "add.Tensor(s, h)", "add.Tensor(s, h, alpha=2)"),
+    MEAN,
+    MEAN.miss("by the number of the rank", "div.Tensor(w, n)", "div.Tensor(w, mine)"),
+    MEAN.miss("not divided", "div.Tensor(w, n)", "clone(w)"),
+    MEAN.miss("by all positions", "div.Tensor(w, n)", "div.Tensor(w, 8)"),
+    MEAN.miss("another class counts", "ne.Scalar(t, -100)", "ne.Scalar(t, -1)"),
+    MEAN.miss("another class is ignored", "t, None, 2, -100, l[1])", "t, None, 2, -1, l[1])"),
+    MEAN.miss("a mean before", "t, None, 2, -100, l[1])", "t, None, 1, -100, l[1])"),
     other("a function that is not linear", "tanh(h)", "tanh(h)"),
     other("what is divided is no gradient", "sigmoid_backward(x, h)", "sigmoid_backward(x, h)"),
     other("both factors are divided", "mul.Tensor(h, h)", "mul.Tensor(h, h)"),
