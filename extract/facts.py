@@ -24,6 +24,7 @@ from gg_datalog.extract.graph import (
     is_symbolic,
     samples_of,
 )
+from gg_datalog.extract.late import divides_late
 from gg_datalog.extract.lower_math import FINITE
 from gg_datalog.extract.padding import paddings, write_padding
 from gg_datalog.extract.placing import write_placing, write_state
@@ -101,6 +102,7 @@ def lowered(
         worlds[name] = _world(name, graphs, case, rows, table, notes)
         side = worlds[name].contexts[min(graphs)].side
         side.exponentials, side.fills, side.single = exponentials, fills, single
+        side.late = name == "seq" and divides_late(case.dist.values())
         if name == "dist":
             side.others = worlds["seq"].contexts[0].side.widths or None
         side.bounds = any(BOUND.search(node.target) for node in case.seq.nodes.values())

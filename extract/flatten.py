@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from gg_datalog.extract.records import Sum
+from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.side import Side, collected
 from gg_datalog.extract.view import Base, View, compose
 
@@ -45,7 +46,7 @@ def flat_sums(side: Side, live: set[Base], count: Counter[Base]) -> list[Sum]:
     opened: set[Base] = set()
     for add in reversed(side.sums):  # what is added up later contains what was before
         within = add.gives in opened
-        if add.kind != "sum" or add.gives not in live or (within and side.name == "dist"):
+        if add.gives not in live or (within and side.name == "dist"):
             continue
         terms, inside = _opened(add, count, side.spread, SHORT if within else None)
         opened |= inside
@@ -53,7 +54,7 @@ def flat_sums(side: Side, live: set[Base], count: Counter[Base]) -> list[Sum]:
             continue
         if len(terms) > len(add.terms) or (inside and len(terms) > 1):
             found.append(
-                Sum(f"{add.name}?flat", "sum", terms, add.gives, add.target, add.node, add.rank)
+                Sum(f"{add.name}?flat", add.kind, terms, add.gives, add.target, add.node, add.rank)
             )
     return found[::-1]
 
@@ -67,34 +68,39 @@ def _opened(
     terms, inside = list(add.terms), set[Base]()
     uses = Counter(t.base for t in terms)
     shut: set[Base] = set()
-    while todo := {t.base for t in terms if _may_open(t, uses, count, spread)} - shut:
+    while todo := {t.base for t in terms if _may_open(t, add.kind, uses, count, spread)} - shut:
         for base in todo:
-            wider = [part for term in terms for part in _parts(term, base, spread)]
+            wider = [part for term in terms for part in _parts(term, base, add.kind, spread)]
             if None in wider:
                 shut.add(base)
                 continue
             terms = [view for view in wider if view is not None]
-            uses.update(part.base for part in _terms(base, spread))
+            uses.update(part.base for part in _terms(base, add.kind, spread))
             inside.add(base)
         if most is not None and len(terms) > most:
             break
+    if add.kind != "sum":
+        return list(dict.fromkeys(terms)), inside
     return collected(terms) or terms, inside
 
 
-def _terms(base: Base, spread: Mapping[Base, Sum]) -> list[View]:
-    """What is added up to a base tensor; nothing where it is no sum."""
+def _terms(base: Base, kind: str, spread: Mapping[Base, Sum]) -> list[View]:
+    """What is added up to a base tensor (what it is the largest or smallest of); nothing where it
+    is none."""
     made = spread.get(base, base.made)
-    return made.terms if isinstance(made, Sum) and made.kind == "sum" else []
+    return made.terms if isinstance(made, Sum) and made.kind == kind else []
 
 
-def _parts(term: View, base: Base, spread: Mapping[Base, Sum]) -> list[View | None]:
+def _parts(term: View, base: Base, kind: str, spread: Mapping[Base, Sum]) -> list[View | None]:
     """The term, or what it adds up where it is ``base``."""
     if term.base is not base:
         return [term]
-    return [compose(term, t.dims, t.base, t.scale) for t in _terms(base, spread)]
+    return [compose(term, t.dims, t.base, t.scale) for t in _terms(base, kind, spread)]
 
 
 def _may_open(
-    term: View, uses: Counter[Base], count: Counter[Base], spread: Mapping[Base, Sum]
+    term: View, kind: str, uses: Counter[Base], count: Counter[Base], spread: Mapping[Base, Sum]
 ) -> bool:
-    return bool(_terms(term.base, spread)) and uses[term.base] == count[term.base]
+    """Is it a sum that nothing else uses? (Of an extremum a multiple is another one.)"""
+    plain = kind == "sum" or term.scale == ONE
+    return plain and bool(_terms(term.base, kind, spread)) and uses[term.base] == count[term.base]

@@ -46,6 +46,7 @@ from gg_datalog.extract.context import (
 from gg_datalog.extract.dtypes import cast, is_integer, valued, within
 from gg_datalog.extract.flight import arrive, depart
 from gg_datalog.extract.graph import HIGHER_ORDER, Node, Ref, extents, references
+from gg_datalog.extract.late import divided_late
 from gg_datalog.extract.lower_rule import by_rule
 from gg_datalog.extract.memory import mutates, overwritten, share, writes
 from gg_datalog.extract.names import (
@@ -156,6 +157,7 @@ def lower(ctx: Context) -> Iterator[Call]:
             value = tabulated(ctx, node, name, value)
             ctx.values[node.name] = value
             _typed(ctx, node, value)
+            divided_late(ctx, node, functional(name), value, _described)
         if node.op != "call_function":
             if isinstance(ctx.values[node.name], View):
                 ctx.sources[node.name] = ctx.values[node.name]

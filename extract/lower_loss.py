@@ -25,6 +25,7 @@ from gg_datalog.extract.exponents import (
     written_terms,
 )
 from gg_datalog.extract.graph import Ref, is_symbolic
+from gg_datalog.extract.late import also_divided
 from gg_datalog.extract.lower_contract import contract
 from gg_datalog.extract.lower_index import note_classes, one_hot
 from gg_datalog.extract.lower_lookup import TAKEN, take
@@ -240,11 +241,18 @@ def averaged(ctx: Context, total: View, many: View) -> View:
 
 @lowers("aten.nll_loss_backward", "aten.nll_loss2d_backward")
 def nll_loss_backward(ctx: Context) -> Value:
-    g = ctx.tensor("grad_output")
+    g, count = ctx.tensor("grad_output"), ctx.tensor("total_weight")
     x, target, reduction, ignored = loss_operands(ctx)
-    count = ctx.tensor("total_weight")
-    if reduction == MEAN:
-        g = averaged(ctx, g, count)
+    if reduction != MEAN:
+        return _onto_scores(ctx, g, x, target, ignored)
+    made = _onto_scores(ctx, averaged(ctx, g, count), x, target, ignored)
+    if ctx.side.late and ctx.as_number(count) is None:
+        also_divided(ctx, made, _onto_scores(ctx, g, x, target, ignored), count)
+    return made
+
+
+def _onto_scores(ctx: Context, g: View, x: View, target: View, ignored: int) -> View:
+    """The gradient of the chosen scores, added up or not."""
     if none_ignored(ctx, target, ignored, x.shape[1]):
         ids, gone, by = target, None, need(g.expanded(target.shape))
     else:

@@ -111,6 +111,12 @@ def div(ctx: Context) -> Value:
     return divided(ctx, a, b)
 
 
+@lowers("aten.reciprocal")
+def reciprocal(ctx: Context) -> Value:
+    x = ctx.operand("self")
+    return divided(ctx, stretched(ctx.side.constant(ONE), x.shape), x)
+
+
 @lowers("aten.floor_divide")
 def floor_divide(ctx: Context) -> Value:
     return rounded_quotient(ctx, "floor")

@@ -51,7 +51,7 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
         x = arithmetic(ctx, [x], dtype, found)[0]
     elif kind != "sum":
         x = single(ctx, x, dtype)
-    if kind == "sum" and (total := _by_member(ctx, x, dims, keep)) is not None:
+    if (total := _by_member(ctx, x, dims, kind, keep)) is not None:
         return total
     if kind == "sum" and (total := _by_piece(ctx, x, dims, keep)) is not None:
         return total
@@ -139,22 +139,33 @@ def _term_by_term(ctx: Context, made: View, x: View) -> None:
     also_sum(ctx, made, rows, known=False)
 
 
-def _by_member(ctx: Context, x: View, dims: Sequence[int], keep: bool) -> View | None:
-    """The sum over a concatenation of one rank's tensors: what its members add up to."""
+def _by_member(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -> View | None:
+    """The sum over a concatenation of one rank's tensors: what its members add up to; the largest
+    of all is that of the largest of each."""
+    parts = members(ctx, x, dims)
+    if len(parts) == 1:
+        return None
+    found = [reduced(ctx, part, dims, kind, keep) for part in parts]
+    if kind == "sum":
+        return added(ctx, [(one, ONE) for one in found])
+    return ctx.side.sum(found, kind) if all(one.scale == ONE for one in found) else None
+
+
+def members(ctx: Context, x: View, dims: Sequence[int]) -> list[View]:
+    """What one rank puts together along one of some dimensions; the tensor itself where it does
+    not."""
     made = x.base.made
     if not isinstance(made, Concat) or not made.local:
-        return None
+        return [x]
     over = [i for i in dims if [d.dim for d in x.dims[i]] == [made.dim]]
     if not over or x.shape[over[0]] != x.base.shape[made.dim]:
-        return None
+        return [x]
     parts = [
         ctx.side.slice(x, over[0], offset, member.shape[made.dim])
         for member, offset in made.members
     ]
-    if any(part is None or part.base is x.base for part in parts):
-        return None
-    sums = [reduced(ctx, part, dims, "sum", keep) for part in parts if part is not None]
-    return added(ctx, [(one, ONE) for one in sums])
+    found = [part for part in parts if part is not None and part.base is not x.base]
+    return found if len(found) == len(parts) else [x]
 
 
 def _by_piece(ctx: Context, x: View, dims: Sequence[int], keep: bool) -> View | None:

@@ -32,7 +32,7 @@ from gg_datalog.extract.lower_mask import operands_of
 from gg_datalog.extract.lower_math import added, plain
 from gg_datalog.extract.lower_movement import stretched
 from gg_datalog.extract.lower_product import multiplied
-from gg_datalog.extract.lower_reduce import reduced, summand
+from gg_datalog.extract.lower_reduce import members, reduced, summand
 from gg_datalog.extract.notes import Cleared, Shifted
 from gg_datalog.extract.records import DigitMap, Label, Operator
 from gg_datalog.extract.scale import ONE, scale
@@ -74,7 +74,10 @@ def logsumexp(ctx: Context) -> Value:
     if not is_float(ctx.dtype("self") or "float") or not x.dims:
         raise Unsupported("a sum of exponentials of integers, or over no dimension")
     dims = sorted(ctx.dims(len(x.dims), "dim"))
-    made = logarithm(ctx, reduced(ctx, exponential(ctx, x), dims, "sum", True))
+    sums = [
+        reduced(ctx, exponential(ctx, part), dims, "sum", True) for part in members(ctx, x, dims)
+    ]
+    made = logarithm(ctx, added(ctx, [(one, ONE) for one in sums]))
     high, _, rest = shifted(ctx, x, dims)
     if made.scale == ONE and made.base not in ctx.side.notes.stable:
         rows = [over(made, v) for v in (high, rest)]
@@ -127,6 +130,15 @@ def also_cleared(ctx: Context, made: View, signature: str) -> None:
     kept = ctx.elementwise(signature, [seen[0]], passes=EXTREMA)[0]
     views = [stretched(v, made.shape) for v in (kept, seen[1])]
     ctx.side.alternative(made, ctx.elementwise("masked_fill(0)", views, linear=(0,))[0])
+
+
+@lowers("aten.log_sigmoid_backward")
+def log_sigmoid_backward(ctx: Context) -> Value:
+    """The gradient times the sigmoid of -x. What the forward pass kept is, if anything, a function
+    of x."""
+    gradient, x, kept = ctx.operand("grad_output"), ctx.operand("self"), ctx.tensor("buffer")
+    views = [gradient, x, *([kept] if kept.shape == x.shape else [])]
+    return ctx.elementwise("log_sigmoid_backward", views, linear=(0,))[0]
 
 
 @lowers("aten.log_sigmoid_forward")

@@ -139,6 +139,13 @@ class Weighted(NamedTuple):
         return Weighted(core, tuple(found), self.by * x.scale)
 
 
+class Divided(NamedTuple):
+    """``of``, in the dimensions of the base, divided by a number that depends on data."""
+
+    of: View
+    by: Base
+
+
 class Counted(NamedTuple):
     """``start``, ``start + step``, ...: so many integers along the one dimension of the base."""
 
@@ -215,6 +222,7 @@ class Notes:
     looked: dict[Base, Looked] = field(default_factory=dict)
     shares: dict[Base, Share] = field(default_factory=dict)
     shared: dict[Base, Shared] = field(default_factory=dict)
+    divided: dict[Base, Divided] = field(default_factory=dict)
 
     def finiteness(self) -> Known:
         """What is known of which tensors are finite, and takes note of more."""

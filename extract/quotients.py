@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from gg_datalog.extract.context import Context
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.exponent_rules import quotient
+from gg_datalog.extract.late import note_divided
 from gg_datalog.extract.lower_mask import operands_of
 from gg_datalog.extract.lower_movement import stretched
 from gg_datalog.extract.records import Operator, Sum
@@ -115,6 +116,7 @@ def divided(ctx: Context, a: View, b: View) -> View:
         plain = divided(ctx, a, count)
         ctx.side.alternative(plain, made)  # as it is written
         return plain
+    note_divided(ctx, made, a, b)
     term_by_term(ctx, made, a, b, "div")
     return quotient(ctx, made, a, b)
 

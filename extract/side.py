@@ -62,6 +62,7 @@ class Side:
     told: frozenset[int] | None = None
     samples: tuple[tuple[int, int], ...] = ()  # between what integers lie that were tried
     exponentials: bool = False  # does some program write exponentials out?
+    late: bool = False  # does a rank divide tensors by numbers that depend on data?
     single: bool = False  # does no program compute in more than float32?
     fills: bool = False  # does some program fill in numbers under a mask?
     bounds: bool = False  # does the sequential program keep numbers above others?

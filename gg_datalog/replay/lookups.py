@@ -16,6 +16,7 @@ Dims = list[Dim]
 COMPARING = ("lt", "le", "ge", "gt", "eq", "ne")
 COUNTING = ("add", "sub", "mul", *COMPARING)
 NUMBERS = ("self", "other")  # arguments that may be numbers
+PARTS = ("split", "split_with_sizes", "chunk", "unbind", "tensor_split", "unsafe_split")
 POSITIONS = ("embedding", "index_select", "gather", "argmax", "max")  # they give something else
 
 
@@ -75,7 +76,8 @@ class Lookups:
             self.counted.append(Counted(self.source(ids["node"]), "eq", holder, key, row))
 
     def _follow(self, node: Json, kernel: str, given: Mapping[Any, Any], place: Any) -> None:
-        if not str(node.get("dtype", "")).startswith(("int", "uint", "bool")):
+        parts = kernel in PARTS and not node.get("dtype")  # of several results none is told
+        if not parts and not str(node.get("dtype", "")).startswith(("int", "uint", "bool")):
             return
         used = [n for n in references(list(given.values())) if n in self.origin or self._integer(n)]
         if not used or kernel in POSITIONS:

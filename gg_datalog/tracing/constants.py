@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from gg_datalog.tracing.pairing import told
@@ -12,15 +12,15 @@ from gg_datalog.tracing.record import Json, RankRecord
 FEW = 4096  # elements that are written out
 
 
-def known_values(record: RankRecord) -> dict[str, Any]:
+def known_values(record: RankRecord, pieces: Container[str] = ()) -> dict[str, Any]:
     """By node, what inputs hold: a number for one that is a constant of the program, a (nested)
-    list for one that is an input still."""
+    list for one that is an input still, as ``pieces`` of larger ones are (a rank with one head)."""
     found: dict[str, Any] = {}
     for one in record.inputs:
         value = told(one)
         if value is None or not 0 < value.numel() <= FEW or value.is_complex():
             continue
-        if value.numel() == 1 and not one.saved:
+        if value.numel() == 1 and not one.saved and one.node not in pieces:
             number = value.item()
             if math.isfinite(number):
                 found[one.node] = number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ def paired(
     results = pair_results(sequential, ranks, related, world_size)
     said = (*_left_out(ranks, world_size), *notes, *results.assumptions)
     assumptions = [("capture", text) for text in said] + related.assumptions()
-    valued = {r.rank: known_values(r) for r in (sequential, *ranks)}
+    pieces = {(rank, one.node) for ours, rank, one in related.held if ours.shape != one.local}
+    valued = {r.rank: known_values(r, _on(r.rank, pieces)) for r in (sequential, *ranks)}
     graphs = {r.rank: _returning(r.graph, results.unchanged.get(r.rank, [])) for r in ranks}
     documents = CaseDocuments(
         seq=with_values(results.graph, valued[SEQUENTIAL]),
@@ -74,6 +75,11 @@ def paired(
         },
     )
     return Pair(documents, [sequential, *ranks])
+
+
+def _on(rank: int, nodes: Iterable[tuple[int, str]]) -> set[str]:
+    """The nodes of a rank."""
+    return {node for where, node in nodes if where == rank}
 
 
 def _of_constants(row: Json, valued: Mapping[int, Mapping[str, Any]]) -> bool:

@@ -339,3 +339,14 @@ def test_memory_that_is_freed_says_nothing_of_what_comes_after() -> None:
         module.register_buffer("table", angles(first, count), persistent=False)
 
     assert verify(pair(at), confirm=0, repairs=False).refines
+
+
+@pytest.mark.parametrize("first", [1, 0])
+def test_a_rank_that_holds_one_number_of_several(first: int) -> None:
+    def slopes(module: Net, rank: int, ranks: int) -> None:
+        start = rank * first if ranks > 1 else 0
+        values = torch.tensor([0.5**i for i in range(ROWS)])
+        module.register_buffer("table", values[start : start + ROWS // ranks, None], False)
+
+    found = verify(pair(slopes, ranks=ROWS))
+    assert (found.verdict == "refines") == (first == 1)

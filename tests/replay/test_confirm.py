@@ -130,6 +130,16 @@ def test_targets_that_do_not_count_are_drawn_where_the_ranks_look_at_them() -> N
     assert shrink(losses([tested, picked]), table, smaller=False).skipped == {"t": -100}
 
 
+def test_targets_are_classes_though_a_program_splits_them_first() -> None:
+    nodes = [placeholder("s", [4, 3]), {**placeholder("t", [8]), "dtype": "int64"}]
+    nodes.append(call("parts", "aten.split.Tensor", ["%t", 4], []) | {"shape": None, "dtype": None})
+    one = call("one", "<built-in function getitem>", ["%parts", 0], [4])
+    nodes.append({**one, "dtype": "int64"})
+    nodes.append(call("y", "aten.nll_loss_forward.default", ["%s", "%one", None, 1, -100], []))
+    rows = [replica(n, r, b) for r in (0, 1) for n, b in (("s", [[0, 4], [0, 3]]), ("t", [[0, 8]]))]
+    assert shrink(documents(nodes, nodes, rows), load_table([]), smaller=False).rows == {"t": 3}
+
+
 def test_fills_are_made_small_where_both_sides_have_them() -> None:
     def hidden(value: float) -> list[Any]:
         return [placeholder("x", [4]), call("y", "aten.full_like.default", ["%x", value], [4])]
