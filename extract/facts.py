@@ -38,6 +38,7 @@ from gg_datalog.foundation.errors import InputError
 LOSS = re.compile(r"nll_loss|cross_entropy")
 BOUND = re.compile(r"\b(clamp|clip|clamp_min|maximum|where)\b")
 EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")  # what merges parts of a softmax
+ATTENTION = re.compile(r"\b_?scaled_dot_product\w*attention")
 FILL = re.compile(r"\b(where|masked_fill_?|hlo.select|tril|triu)\b")
 SINGLE, DOUBLE = {"float32", "bfloat16", "float16"}, {"float64", "complex128"}
 
@@ -93,6 +94,7 @@ def lowered(
     worlds: dict[str, World] = {}
     graphs_of_all = (case.seq, *case.dist.values())
     exponentials = any(_calls(EXPONENTIAL, graph) for graph in graphs_of_all)
+    exponentials = exponentials or _attend_differently(case)
     fills = any(_calls(FILL, graph) for graph in graphs_of_all)
     single = _single(graphs_of_all)
     for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
@@ -158,6 +160,24 @@ def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[
         }
         found |= integers_of(graph, {*losses, *asks, *about_positions(graph)})
     return frozenset(found)
+
+
+def _attend_differently(case: Case) -> bool:
+    """Do the ranks call attention kernels another number of times, or in another form, than the
+    sequential program does?"""
+    ours = sorted(_kernels(case.seq))
+    theirs = [sorted(found) for graph in case.dist.values() if (found := _kernels(graph))]
+    return any(found != ours for found in theirs) or bool(ours and not theirs)
+
+
+def _kernels(graph: Graph) -> list[str]:
+    """Each call of an attention kernel, with the form of its mask."""
+    found = [node for node in graph.nodes.values() if ATTENTION.search(node.target)]
+    masked = ("attn_mask", "attn_bias")
+    return [
+        f"{node.target} {node.bound.get('is_causal')} {any(node.bound.get(m) for m in masked)}"
+        for node in found
+    ]
 
 
 def _calls(what: re.Pattern[str], graph: Graph) -> bool:
