@@ -122,11 +122,10 @@ def _spelled(
 
 
 def _either(ctx: Context, plain: View, kernel: View | None) -> View | None:
-    """A result in plain operators, of which is noted that the kernel gives it."""
-    if kernel is None:
-        return None
-    ctx.side.alternative(plain, kernel)
-    return plain if plain.scale == kernel.scale else kernel
+    """A result in plain operators. A kernel is noted that gives it, and no multiple."""
+    if kernel is not None:
+        ctx.side.alternative(plain, kernel)
+    return None if kernel is None else plain
 
 
 def _by_results(ctx: Context, row: Row) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from gg_datalog.extract.context import Context, Value, lowers
@@ -17,6 +18,7 @@ from gg_datalog.extract.lower_movement import stretched
 from gg_datalog.extract.notes import Cleared
 from gg_datalog.extract.quotients import as_quotient, divided, shortened, term_by_term
 from gg_datalog.extract.scale import ONE
+from gg_datalog.extract.stacks import by_member
 from gg_datalog.extract.view import Base, View, broadcast
 
 
@@ -33,6 +35,8 @@ def mul(ctx: Context) -> Value:
 def multiplied(ctx: Context, a: View, b: View) -> View:
     """The product of two tensors."""
     dtype = ctx.node.dtype or ""
+    if not is_integer(dtype) and (stack := _of_members(ctx, a, b, multiplied)) is not None:
+        return stack
     truths = ctx.side.notes.truths
     by = a.scale * b.scale
     if by != ONE and is_float(dtype) and (a.base in truths or b.base in truths):
@@ -62,6 +66,16 @@ def multiplied(ctx: Context, a: View, b: View) -> View:
             term_by_term(ctx, out, x, other, "mul")
         return product(ctx, out, a, b)
     return out
+
+
+def _of_members(
+    ctx: Context, a: View, b: View, one: Callable[[Context, View, View], View]
+) -> View | None:
+    """A product (or a quotient) with a stack, member by member."""
+    shape = broadcast([a, b])
+    wide = [stretched(v, shape) for v in (a, b)]
+    found = by_member(ctx.side, wide, lambda row: [one(ctx, *row)])
+    return None if found is None else found[0]
 
 
 def _also_filled(ctx: Context, made: View, x: View, mask: View) -> None:
@@ -108,7 +122,7 @@ def div(ctx: Context) -> Value:
     by = ctx.number("other")
     if by is not None and not by.zero:
         return times(ctx, a, by.inverse(), broadcast([a, b]))
-    return divided(ctx, a, b)
+    return _of_members(ctx, a, b, divided) or divided(ctx, a, b)
 
 
 @lowers("aten.floor_divide")
