@@ -17,9 +17,11 @@ from gg_datalog.extract.lower_math import FINITE, integer_pair, is_bounded, kind
 from gg_datalog.extract.lower_movement import stretched
 from gg_datalog.extract.notes import Cleared
 from gg_datalog.extract.quotients import as_quotient, divided, shortened, term_by_term
+from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE
+from gg_datalog.extract.side import _as_term
 from gg_datalog.extract.stacks import by_member
-from gg_datalog.extract.view import Base, View, broadcast
+from gg_datalog.extract.view import Base, View, broadcast, compose
 
 
 @lowers("aten.mul", "aten.multiply")
@@ -122,7 +124,21 @@ def div(ctx: Context) -> Value:
     by = ctx.number("other")
     if by is not None and not by.zero:
         return times(ctx, a, by.inverse(), broadcast([a, b]))
-    return _of_members(ctx, a, b, divided) or divided(ctx, a, b)
+    made = _of_members(ctx, a, b, divided) or divided(ctx, a, b)
+    _by_root(ctx, made, a, b)
+    return made
+
+
+def _by_root(ctx: Context, made: View, a: View, b: View) -> None:
+    """Notes a quotient by a square root as a product with what is 1 over that root."""
+    of = b.base.made
+    if not isinstance(of, Operator) or of.signature != "sqrt(%)" or b.scale != ONE:
+        return
+    term = _as_term(of.operands[0], of.maps[0], of.labels)
+    under = compose(b, tuple(term.dims[k] for k in of.gives[0][1]), term.base, term.scale)
+    if under is not None:
+        both = [a, ctx.elementwise("rsqrt(%)", [under])[0]]
+        ctx.side.alternative(made, ctx.elementwise("mul", both, linear=(0, 1))[0])
 
 
 @lowers("aten.floor_divide")

@@ -62,6 +62,9 @@ class Side:
     told: frozenset[int] | None = None
     samples: tuple[tuple[int, int], ...] = ()  # between what integers lie that were tried
     exponentials: bool = False  # does some program write exponentials out?
+    # dimensions in space, from the last one on, that one program cuts or pads in another way
+    shifted: frozenset[int] = frozenset()
+    moments: bool = False  # does one program take variances, or norm, in another way?
     single: bool = False  # does no program compute in more than float32?
     fills: bool = False  # does some program fill in numbers under a mask?
     bounds: bool = False  # does the sequential program keep numbers above others?
