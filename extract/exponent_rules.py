@@ -32,11 +32,15 @@ from gg_datalog.extract.exponents import (
 )
 from gg_datalog.extract.notes import Shared, Weighted
 from gg_datalog.extract.scale import ONE
+from gg_datalog.extract.stacks import by_member
 from gg_datalog.extract.view import Digit, View
 
 
 def exponential(ctx: Context, x: View) -> View:
     """exp(x), as the operator table has it."""
+    stack = by_member(ctx.side, [x], lambda row: [exponential(ctx, row[0])])
+    if stack is not None:
+        return stack[0]
     made = ctx.elementwise("exp(%)", [x], passes=EXTREMA)[0]
     return powered(ctx, made, x)
 
@@ -57,6 +61,9 @@ def powered(ctx: Context, made: View, x: View) -> View:
 
 def logarithm(ctx: Context, x: View) -> View:
     """log(x), as the operator table has it."""
+    stack = by_member(ctx.side, [x], lambda row: [logarithm(ctx, row[0])])
+    if stack is not None:
+        return stack[0]
     made = ctx.elementwise("log(%)", [x], passes=EXTREMA)[0]
     return of_logarithm(ctx, made, x)
 

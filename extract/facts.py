@@ -19,6 +19,7 @@ from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.emit import Emitter, write_sides
 from gg_datalog.extract.graph import (
     Graph,
+    Ref,
     about_positions,
     integers_of,
     is_symbolic,
@@ -40,6 +41,9 @@ from gg_datalog.foundation.errors import InputError
 LOSS = re.compile(r"nll_loss|cross_entropy")
 BOUND = re.compile(r"\b(clamp|clip|clamp_min|maximum|where)\b")
 EXPONENTIAL = re.compile(r"\b(exp|logsumexp|logaddexp)\b")  # what merges parts of a softmax
+VARIANCE = re.compile(r"\b(var|var_mean|native_layer_norm|layer_norm|native_batch_norm)\b")
+CONVOLUTION = re.compile(r"\b(_?convolution(_backward)?|conv[123]d)\b")
+ATTENTION = re.compile(r"\b_?scaled_dot_product\w*attention")
 FILL = re.compile(r"\b(where|masked_fill_?|hlo.select|tril|triu)\b")
 SINGLE, DOUBLE = {"float32", "bfloat16", "float16"}, {"float64", "complex128"}
 
@@ -95,7 +99,9 @@ def lowered(
     worlds: dict[str, World] = {}
     graphs_of_all = (case.seq, *case.dist.values())
     exponentials = any(_calls(EXPONENTIAL, graph) for graph in graphs_of_all)
+    exponentials = exponentials or _differ(case, _attention)
     fills = any(_calls(FILL, graph) for graph in graphs_of_all)
+    moments, shifted = _differ(case, _norms), _shifted(case)
     single = _single(graphs_of_all)
     for name, graphs in (("seq", {0: case.seq}), ("dist", case.dist)):
         say("lowering the " + ("sequential graph" if name == "seq" else f"{len(graphs)} ranks"))
@@ -103,6 +109,7 @@ def lowered(
         side = worlds[name].contexts[min(graphs)].side
         side.exponentials, side.fills, side.single = exponentials, fills, single
         side.late = name == "seq" and divides_late(case.dist.values())
+        side.moments, side.shifted = moments, shifted
         if name == "dist":
             side.others = worlds["seq"].contexts[0].side.widths or None
         side.bounds = any(BOUND.search(node.target) for node in case.seq.nodes.values())
@@ -161,6 +168,55 @@ def _integers_about(own: Iterable[Graph], others: Iterable[Graph]) -> frozenset[
         }
         found |= integers_of(graph, {*losses, *asks, *about_positions(graph)})
     return frozenset(found)
+
+
+def _differ(case: Case, kernels: Callable[[Graph], list[str]]) -> bool:
+    """Do the ranks that call such kernels call them another number of times, or in another form,
+    than the sequential program does?"""
+    ours = sorted(kernels(case.seq))
+    theirs = [sorted(found) for graph in case.dist.values() if (found := kernels(graph))]
+    return any(found != ours for found in theirs) or bool(ours and not theirs)
+
+
+def _attention(graph: Graph) -> list[str]:
+    """Each call of an attention kernel, with the form of its mask."""
+    found = [node for node in graph.nodes.values() if ATTENTION.search(node.target)]
+    masked = ("attn_mask", "attn_bias")
+    return [
+        f"{node.target} {node.bound.get('is_causal')} {any(node.bound.get(m) for m in masked)}"
+        for node in found
+    ]
+
+
+def _norms(graph: Graph) -> list[str]:
+    """Each variance and each norm, by its operator."""
+    return [node.target for node in graph.nodes.values() if VARIANCE.search(node.target)]
+
+
+def _shifted(case: Case) -> frozenset[int]:
+    """The dimensions in space, counted from the last one, of which convolutions have another extent
+    on the ranks, or other padding."""
+    ours = _spaces(case.seq)
+    theirs: dict[int, set[str]] = {}
+    for graph in case.dist.values():
+        for dim, forms in _spaces(graph).items():
+            theirs.setdefault(dim, set()).update(forms)
+    return frozenset(dim for dim in ours.keys() & theirs.keys() if ours[dim] != theirs[dim])
+
+
+def _spaces(graph: Graph) -> dict[int, set[str]]:
+    """Per dimension in space of convolutions what goes in, and how it is padded."""
+    found: dict[int, set[str]] = {}
+    for node in graph.nodes.values():
+        of = node.bound.get("input") if CONVOLUTION.search(node.target) else None
+        shape = graph.nodes[of.name].shape if isinstance(of, Ref) else None
+        padding = node.bound.get("padding", (0,))
+        if shape is None or not isinstance(padding, tuple) or not padding:
+            continue
+        for dim in range(2 - len(shape), 0):
+            form = f"{shape[dim]} {padding[dim] if len(padding) > 1 else padding[0]}"
+            found.setdefault(dim, set()).add(form)
+    return found
 
 
 def _calls(what: re.Pattern[str], graph: Graph) -> bool:

@@ -23,6 +23,7 @@ from gg_datalog.extract import (
     lower_mask,
     lower_math,
     lower_movement,
+    lower_norms,
     lower_optimizer,
     lower_positions,
     lower_product,
@@ -111,6 +112,7 @@ _ = (
     lower_mask,
     lower_math,
     lower_movement,
+    lower_norms,
     lower_optimizer,
     lower_positions,
     lower_product,
@@ -332,7 +334,7 @@ def _described(ctx: Context, node: Node, name: str) -> Value:
         if is_random(ctx, kernel_of(node)):
             raise Unsupported("it draws random numbers")
         ctx.consumed.update(node.bound)
-        return by_rule(ctx, table.rows[name])
+        return lower_norms.spelled(ctx, name, by_rule(ctx, table.rows[name]))
     if name in table.identity:
         return _identity(ctx, node, table.identity[name])
     if name in HANDLERS:

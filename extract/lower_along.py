@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float, single
 from gg_datalog.extract.lower_math import kinds
+from gg_datalog.extract.lower_norms import variance_of
 from gg_datalog.extract.lower_reduce import summand
 from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import View
@@ -155,5 +156,10 @@ def variance(ctx: Context) -> Value:
     less = ctx.argument("correction")
     text = f"{name}{ALONG}({float(1 if less is None else less)})"
     results = 2 if name.endswith("_mean") else 1
-    found = _without(ctx, text, x, ctx.dims(len(x.dims), "dim"), results)
+    dims = ctx.dims(len(x.dims), "dim")
+    found = _without(ctx, text, x, dims, results)
+    if name == "var" and (told := variance_of(ctx, x, dims, 1 if less is None else less)):
+        for dim in sorted(dims) if ctx.argument("keepdim", default=False) else ():
+            told = told.unsqueezed(dim)
+        return told
     return found if results > 1 else found[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -16,6 +17,8 @@ from gg_datalog.extract.context import (
     result_shapes,
 )
 from gg_datalog.extract.lower_rule import by_rule
+from gg_datalog.extract.signature import packet_of
+from gg_datalog.extract.spelled_attention import Asked, forward, gradients, grouped
 from gg_datalog.extract.table import Row
 from gg_datalog.extract.view import View
 
@@ -76,7 +79,65 @@ def _attention(ctx: Context, operands: Sequence[str]) -> Value:
     target = f"{name}(causal={causal}, scale={scale}, mask={mask})"
     attributes(ctx)  # every argument is looked at
     rule = _backward if backward else _forward
-    return rule(ctx, operands, target, causal, views)
+    kernel = rule(ctx, operands, target, causal, views)
+    if not _is_spelled(ctx):
+        return kernel
+    given = kernel if isinstance(kernel, tuple) else (kernel,)
+    try:
+        found = _spelled(ctx, views, scale, causal, mask)
+    except Unsupported:  # a mask that is not known, say
+        return kernel
+    results = tuple(_either(ctx, *both) for both in zip(found, given, strict=False))
+    return (*results, *given[len(results) :]) if isinstance(kernel, tuple) else results[0]
+
+
+# Kernels whose statistics are known to be the natural logarithms of the sums.
+SPELLED = (
+    "scaled_dot_product_attention",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+)
+
+
+def _is_spelled(ctx: Context) -> bool:
+    """Is the kernel to be told in plain operators, too?"""
+    return ctx.side.exponentials and packet_of(ctx.node.target).split(".")[1] in SPELLED
+
+
+def _spelled(
+    ctx: Context, views: Sequence[View], by: float, causal: bool, mask: str
+) -> Sequence[View]:
+    """Its results in plain operators."""
+    backward = len(views) > len(FORWARD)
+    query, key, value = views[1:4] if backward else views
+    heads, at = key.shape[1], _mask_at(ctx)
+    given = None if at is None else ctx.tensor(at)
+    asked = Asked(
+        grouped(query, heads), key, value, ctx.scale(by), causal, given, truths=mask == "bool"
+    )
+    if not backward:
+        return forward(ctx, asked)
+    gradient, out, low = (grouped(views[i], heads) for i in (0, 4, 5))
+    return gradients(ctx, asked, gradient, out, low)
+
+
+def _either(ctx: Context, plain: View, kernel: View | None) -> View | None:
+    """A result in plain operators. A kernel is noted that gives it, and no multiple."""
+    if kernel is not None:
+        ctx.side.alternative(plain, kernel)
+    return None if kernel is None else plain
+
+
+def _by_results(ctx: Context, row: Row) -> list[Row]:
+    """One row per result where each is told in plain operators."""
+    if not _is_spelled(ctx):
+        return [row]
+    left, right = row.rule.split(" -> ")
+    results = right.split(", ")
+    return [
+        replace(row, target=f"{row.target}#{i}", rule=f"{left} -> {one}", results=(i,))
+        for i, one in enumerate(results)
+    ]
 
 
 MASK_NAMES = ("attn_mask", "attn_bias")
@@ -161,7 +222,7 @@ def _forward(
     statistics = several and _has_statistics(ctx, query)
     right = [RESULT, *([STATISTICS] if statistics else [])]
     row = _row(target, left, right, [*operands, *places], whole=whole)
-    found = by_rule(ctx, [row])
+    found = by_rule(ctx, _by_results(ctx, row))
     if not several:
         return found[0] if isinstance(found, tuple) else found
     results = found if isinstance(found, tuple) else (found,)
@@ -209,4 +270,4 @@ def _backward(
         whole=["g", "s", "t", "d", "e"],
         linear=[0],
     )
-    return by_rule(ctx, [row])
+    return by_rule(ctx, _by_results(ctx, row))

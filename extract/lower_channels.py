@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from gg_datalog.extract.context import Context, Unsupported, Value, lowers
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.labels import Letters
-from gg_datalog.extract.lower_contract import refine
+from gg_datalog.extract.lower_contract import contract, refine
 from gg_datalog.extract.lower_math import added
 from gg_datalog.extract.lower_movement import need
 from gg_datalog.extract.lower_product import multiplied
 from gg_datalog.extract.lower_reduce import reduced
 from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.shifts import Axis, axes_of, backwards, by_tap, of_kernel
 from gg_datalog.extract.view import View
 
 # What a dimension is: of the batch, a group of channels, a channel of the input or of the output in
-# its group. Dimensions in space may not be cut.
-FACTORS = {"n": "n", "g": "g", "c": "c", "o": "o"}
+# its group; a position of a dimension in space that is told tap by tap (:mod:`.shifts`). Other
+# dimensions in space may not be cut.
+FACTORS = {"n": "n", "g": "g", "c": "c", "o": "o", "p0": "p", "p1": "p", "p2": "p"}
 
 
 # ---- convolutions
@@ -39,8 +42,8 @@ def plain_convolution(ctx: Context) -> Value:
     return _convolved(ctx, x, w, _way(ctx, len(w.dims) - 2, False), False)
 
 
-def _way(ctx: Context, rank: int, transposed: bool) -> str:
-    """How positions in space belong together, as text: whatever is not of channels."""
+def _ways(ctx: Context, rank: int) -> list[list[int]]:
+    """Steps, padding, distances and what is added to sizes, per dimension in space."""
     if rank < 1:
         raise Unsupported("a weight without dimensions in space")
     lists = []
@@ -50,7 +53,12 @@ def _way(ctx: Context, rank: int, transposed: bool) -> str:
             continue
         given = ctx.sizes(name) or (default,)
         lists.append(list(given) * rank if len(given) == 1 else list(given))
-    return f"{lists}{' transposed' if transposed else ''}"
+    return lists
+
+
+def _way(ctx: Context, rank: int, transposed: bool) -> str:
+    """How positions in space belong together, as text: whatever is not of channels."""
+    return f"{_ways(ctx, rank)}{' transposed' if transposed else ''}"
 
 
 def _convolved(ctx: Context, x: View, w: View, way: str, transposed: bool) -> View:
@@ -66,11 +74,80 @@ def _convolved(ctx: Context, x: View, w: View, way: str, transposed: bool) -> Vi
         [(x, ["n", "g", "c"], "x"), (w, ["g", inside, outside], "k")],
         (["n", "g", "o"], "y", size),
     )
+    axes = [] if transposed else axes_of(ctx, w.shape[3:], _ways(ctx, len(size)), size)
+    if axes:
+        out = [x.shape[0], groups, w.shape[1], *size]
+        one = _Taps(ctx, "convolution", axes, len(size), ("ngc", "goc", "ngo"), size)
+        told = by_tap(ctx, x, w, axes, out, one.product)
+        ctx.side.alternative(told, made)
+        made = told
     made = need(made.reshaped(_ints(ctx.node.shape)))
     if ctx.argument("bias") is None:
         return made
     bias = ctx.tensor("bias")
     return added(ctx, [(made, ONE), (_beside(bias, len(size)), ONE)])
+
+
+@dataclass
+class _Taps:
+    """What one tap gives: a product over channels, and in the other dimensions in space a
+    convolution. ``letters``: of both operands and of what comes out, which has ``size`` there."""
+
+    ctx: Context
+    name: str
+    axes: Sequence[Axis]
+    rank: int
+    letters: tuple[Sequence[str], Sequence[str], Sequence[str]]
+    size: Sequence[int]
+
+    @property
+    def rest(self) -> list[int]:
+        """The other dimensions in space."""
+        return [i for i in range(self.rank) if i not in self.places]
+
+    @property
+    def places(self) -> list[int]:
+        """The dimensions in space that are told tap by tap."""
+        return [axis.place for axis in self.axes]
+
+    def product(self, x: View, w: View) -> View:
+        """Of positions, and the position of the kernel that they meet."""
+        at = [f"p{i}" for i in range(len(self.axes))]
+        one, two, out = (list(letters) for letters in self.letters)
+        made = self._made(self._sorted(x), [*one, *at], self._bare(w), two, [*out, *at])
+        return self._back(made)
+
+    def gradient(self, g: View, x: View) -> View:
+        """Of the position of the kernel, added up over the positions that meet."""
+        at = [f"p{i}" for i in range(len(self.axes))]
+        one, two, out = (list(letters) for letters in self.letters)
+        made = self._made(self._sorted(g), [*one, *at], self._sorted(x), [*two, *at], out)
+        for place in sorted(self.places):
+            made = made.unsqueezed(3 + place)
+        return made
+
+    def _made(self, a: View, la: Letters, b: View, lb: Letters, out: Letters) -> View:
+        if not self.rest:
+            return contract(self.ctx, a, la, b, lb, out)
+        ways = [[one[i] for i in self.rest] for one in _ways(self.ctx, self.rank)]
+        kinds = {"convolution": "xky", "convolution_backward of input": "ykx"}.get(self.name, "yxk")
+        size = [self.size[i] for i in self.rest]
+        operands = [(a, la, kinds[0]), (b, lb, kinds[1])]
+        return _summed(self.ctx, self.name, f"{ways}", operands, (out, kinds[2], size))
+
+    def _sorted(self, x: View) -> View:
+        """Positions that are told tap by tap before the other ones."""
+        return x.permuted([0, 1, 2, *(3 + i for i in (*self.places, *self.rest))])
+
+    def _bare(self, w: View) -> View:
+        """A position of the kernel without these dimensions."""
+        for place in sorted(self.places, reverse=True):
+            w = w.without(3 + place)
+        return w
+
+    def _back(self, made: View) -> View:
+        order = [*self.places, *self.rest]
+        return made.permuted([0, 1, 2, *(3 + order.index(i) for i in range(self.rank))])
 
 
 def _groups(ctx: Context) -> int:
@@ -171,6 +248,7 @@ def convolution_backward(ctx: Context) -> Value:
     of_g = (_grouped(g, 1, groups), ["n", "g", "o"], "y")
     of_x = (_grouped(x, 1, groups), ["n", "g", "c"], "x")
     of_w = (_grouped(w, 0, groups), ["g", inside, outside], "k")
+    axes = [] if transposed else axes_of(ctx, w.shape[2:], _ways(ctx, space), g.shape[2:])
     found: list[View | None] = [None, None, None]
     if wanted[0]:
         made = _summed(
@@ -180,6 +258,14 @@ def convolution_backward(ctx: Context) -> Value:
             [of_g, of_w],
             (["n", "g", "c"], "x", x.shape[2:]),
         )
+        if axes:
+            back = backwards(axes, x.shape[2:])
+            name = "convolution_backward of input"
+            one = _Taps(ctx, name, axes, space, ("ngo", "goc", "ngc"), x.shape[2:])
+            shape = [x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]]
+            told = by_tap(ctx, of_g[0], of_w[0], back, shape, one.product)
+            ctx.side.alternative(told, made)
+            made = told
         found[0] = need(made.reshaped(x.shape))
     if wanted[1]:
         made = _summed(
@@ -189,6 +275,12 @@ def convolution_backward(ctx: Context) -> Value:
             [of_g, of_x],
             (["g", inside, outside], "k", w.shape[2:]),
         )
+        if axes:
+            name = "convolution_backward of weight"
+            one = _Taps(ctx, name, axes, space, ("ngo", "ngc", "goc"), w.shape[2:])
+            told = of_kernel(ctx, of_g[0], of_x[0], axes, of_w[0].shape, one.gradient)
+            ctx.side.alternative(told, made)
+            made = told
         found[1] = need(made.reshaped(w.shape))
     if wanted[2]:
         found[2] = reduced(ctx, g, [i for i in range(len(g.dims)) if i != 1], "sum", False)

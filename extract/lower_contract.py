@@ -20,11 +20,11 @@ from gg_datalog.extract.exponent_rules import over_dims
 from gg_datalog.extract.exponents import is_weighted, over, wide
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.labels import Letters
-from gg_datalog.extract.lower_math import added, factor
+from gg_datalog.extract.lower_math import added, factor, vanishes
 from gg_datalog.extract.lower_movement import need
 from gg_datalog.extract.memberwise import splits_of
 from gg_datalog.extract.records import Concat
-from gg_datalog.extract.scale import ONE
+from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.view import Digit, View
 
 
@@ -39,7 +39,7 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
     by = a.scale * b.scale
     both = (View(a.base, a.dims), View(b.base, b.dims))
     if ctx.side.is_zero(a) or ctx.side.is_zero(b):
-        raise Unsupported("a product with 0")
+        return _of_zero(ctx, b if ctx.side.is_zero(a) else a, (a, la), (b, lb), out)
 
     def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
         if letter not in out:
@@ -77,6 +77,16 @@ def contract(ctx: Context, a: View, la: Letters, b: View, lb: Letters, out: Lett
         return contract(ctx, operands[0], la, operands[1], lb, out)
 
     return over_dims(ctx, view, [(a, la), (b, lb)], out, again)
+
+
+def _of_zero(
+    ctx: Context, other: View, a: tuple[View, Letters], b: tuple[View, Letters], out: Letters
+) -> View:
+    """A product with 0, where the other operand is finite."""
+    vanishes(ctx, other)
+    pairs = [(n, e) for v, letters in (a, b) for n, e in zip(letters, v.shape, strict=True)]
+    shape = [max(e for name, e in pairs if name == n) for n in out]
+    return need(ctx.side.constant(scale(0)).expanded(shape))
 
 
 def refine(

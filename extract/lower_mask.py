@@ -102,7 +102,7 @@ def _unequal(ctx: Context, x: View) -> View | None:
 def where(ctx: Context) -> Value:
 
     mask = ctx.tensor("condition")
-    first, second = ctx.argument("self"), ctx.argument("other")
+    first, second = (number_in(ctx.argument(name)) for name in ("self", "other"))
     if is_infinite(second) and not is_infinite(first) and ctx.dtype("condition") == "bool":
         return masked_infinite(ctx, ctx.operand("self"), inverted(ctx, mask), second)
     if is_infinite(first) and not is_infinite(second):
@@ -193,6 +193,18 @@ def is_infinite(value: Any) -> bool:
     return isinstance(value, float) and (isnan(value) or value in (float("inf"), -float("inf")))
 
 
+def number_in(value: Value) -> Value:
+    """The infinite number of which a tensor is full, if it is; else what was given."""
+    made = value.base.made if isinstance(value, View) else None
+    if not isinstance(made, Operator) or value.scale != ONE:
+        return value
+    found = FULL.fullmatch(made.signature)
+    return value if found is None else float(found[1])
+
+
+FULL = re.compile(r"constant\((-?inf)\)")
+
+
 def masked_infinite(ctx: Context, x: View, mask: View, value: float) -> View:
     """``value``, which is infinite, where ``mask`` is true, else x."""
     if isnan(value):
@@ -207,6 +219,21 @@ def masked_infinite(ctx: Context, x: View, mask: View, value: float) -> View:
 
 
 # ---- one side of a diagonal
+def _side_of(upper: bool, by: int) -> Half:
+    return Half(0, 1, by) if upper else Half(1, 0, -by)
+
+
+def diagonal(ctx: Context, rows: int, columns: int, upper: bool, by: int) -> View:
+    """What is true from a diagonal on to the upper right (or lower left)."""
+    ends = counted(ctx, 0, 1, columns), counted(ctx, by, 1, rows).unsqueezed(1)
+    mask = ctx.elementwise("ge" if upper else "le", list(ends))[0]
+    ctx.side.notes.truths.add(mask.base)
+    found = over_base(_side_of(upper, by), mask)
+    if found is not None:
+        ctx.side.notes.halves.setdefault(mask.base, found)
+    return mask
+
+
 @lowers("aten.triu", "aten.tril")
 def triangle(ctx: Context) -> Value:
     """What lies above (below) a diagonal, and 0 on its other side; of ones a comparison of columns
@@ -216,18 +243,12 @@ def triangle(ctx: Context) -> Value:
         raise Unsupported("its diagonal is not known")
     rows, columns = x.shape[-2:]
     upper = "triu" in ctx.node.target
-    half = Half(0, 1, by) if upper else Half(1, 0, -by)
-    known = half.everywhere([rows, columns])
+    known = _side_of(upper, by).everywhere([rows, columns])
     if known:
         return x
     if known is not None:
         return need(ctx.side.constant(scale(0)).expanded(x.shape))
-    ends = counted(ctx, 0, 1, columns), counted(ctx, by, 1, rows).unsqueezed(1)
-    mask = ctx.elementwise("ge" if upper else "le", list(ends))[0]
-    ctx.side.notes.truths.add(mask.base)
-    found = over_base(half, mask)
-    if found is not None:
-        ctx.side.notes.halves.setdefault(mask.base, found)
+    mask = diagonal(ctx, rows, columns, upper, by)
     if ctx.side.is_one(x):
         return stretched(mask, x.shape).scaled(x.scale)
     return masked(ctx, x, inverted(ctx, mask), scale(0))

@@ -19,6 +19,7 @@ from gg_datalog.extract.dtypes import (
     valued,
 )
 from gg_datalog.extract.exponent_rules import (
+    logarithm,
     of_logarithm,
     of_sum,
 )
@@ -40,6 +41,7 @@ from gg_datalog.extract.lower_positions import shifted
 from gg_datalog.extract.piecewise import summed
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.signature import packet_of
+from gg_datalog.extract.stacks import by_member, stacked
 from gg_datalog.extract.view import View, broadcast
 
 
@@ -64,6 +66,8 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
         return need(ctx.side.constant(scale(0)).expanded(shape))
     if ctx.side.notes.shared and (other := interpolated(ctx, wide)) is not None:
         wide = other
+    if not is_integer(dtype) and (stack := _of_members(ctx, wide)) is not None:
+        return stack
     out = None if is_integer(dtype) else summed(ctx.side, wide, ctx.side.sum)
     out = out or need(ctx.side.sum(wide, integers=is_integer(dtype)))
     if not is_integer(dtype):
@@ -71,6 +75,16 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
     if not out.base.ring:
         learn(out, found)
     return out
+
+
+def _of_members(ctx: Context, terms: Sequence[View]) -> View | None:
+    """The sum of stacks, member by member."""
+
+    def one(row: list[View]) -> list[View]:
+        return [added(ctx, [(term, ONE) for term in row])]
+
+    found = by_member(ctx.side, terms, one)
+    return None if found is None else found[0]
 
 
 def _in_other_words(ctx: Context, made: View, terms: Sequence[View]) -> View:
@@ -187,6 +201,8 @@ def clamp(ctx: Context) -> Value:
 
 @lowers("aten.log")
 def log(ctx: Context) -> Value:
+    if stacked(ctx.side, ctx.tensor("self")) is not None:
+        return logarithm(ctx, ctx.operand("self"))
     out = plain(ctx)
     floats = is_float(ctx.dtype("self") or "float")
     return of_logarithm(ctx, out, ctx.operand("self")) if isinstance(out, View) and floats else out

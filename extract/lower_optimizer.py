@@ -60,6 +60,8 @@ def power(ctx: Context) -> Value:
         return x
     if exponent == 2:
         return squared(ctx, x)
+    if exponent == -0.5:
+        return ctx.elementwise("rsqrt(%)", [x])[0]
     return root(ctx, x) if exponent == 0.5 else plain(ctx)
 
 

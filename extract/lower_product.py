@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from gg_datalog.extract.context import Context, Value, lowers
@@ -16,8 +17,11 @@ from gg_datalog.extract.lower_math import FINITE, integer_pair, is_bounded, kind
 from gg_datalog.extract.lower_movement import stretched
 from gg_datalog.extract.notes import Cleared
 from gg_datalog.extract.quotients import as_quotient, divided, shortened, term_by_term
+from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE
-from gg_datalog.extract.view import Base, View, broadcast
+from gg_datalog.extract.side import _as_term
+from gg_datalog.extract.stacks import by_member
+from gg_datalog.extract.view import Base, View, broadcast, compose
 
 
 @lowers("aten.mul", "aten.multiply")
@@ -33,6 +37,8 @@ def mul(ctx: Context) -> Value:
 def multiplied(ctx: Context, a: View, b: View) -> View:
     """The product of two tensors."""
     dtype = ctx.node.dtype or ""
+    if not is_integer(dtype) and (stack := _of_members(ctx, a, b, multiplied)) is not None:
+        return stack
     truths = ctx.side.notes.truths
     by = a.scale * b.scale
     if by != ONE and is_float(dtype) and (a.base in truths or b.base in truths):
@@ -62,6 +68,16 @@ def multiplied(ctx: Context, a: View, b: View) -> View:
             term_by_term(ctx, out, x, other, "mul")
         return product(ctx, out, a, b)
     return out
+
+
+def _of_members(
+    ctx: Context, a: View, b: View, one: Callable[[Context, View, View], View]
+) -> View | None:
+    """A product (or a quotient) with a stack, member by member."""
+    shape = broadcast([a, b])
+    wide = [stretched(v, shape) for v in (a, b)]
+    found = by_member(ctx.side, wide, lambda row: [one(ctx, *row)])
+    return None if found is None else found[0]
 
 
 def _also_filled(ctx: Context, made: View, x: View, mask: View) -> None:
@@ -108,7 +124,21 @@ def div(ctx: Context) -> Value:
     by = ctx.number("other")
     if by is not None and not by.zero:
         return times(ctx, a, by.inverse(), broadcast([a, b]))
-    return divided(ctx, a, b)
+    made = _of_members(ctx, a, b, divided) or divided(ctx, a, b)
+    _by_root(ctx, made, a, b)
+    return made
+
+
+def _by_root(ctx: Context, made: View, a: View, b: View) -> None:
+    """Notes a quotient by a square root as a product with what is 1 over that root."""
+    of = b.base.made
+    if not isinstance(of, Operator) or of.signature != "sqrt(%)" or b.scale != ONE:
+        return
+    term = _as_term(of.operands[0], of.maps[0], of.labels)
+    under = compose(b, tuple(term.dims[k] for k in of.gives[0][1]), term.base, term.scale)
+    if under is not None:
+        both = [a, ctx.elementwise("rsqrt(%)", [under])[0]]
+        ctx.side.alternative(made, ctx.elementwise("mul", both, linear=(0, 1))[0])
 
 
 @lowers("aten.reciprocal")

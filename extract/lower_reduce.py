@@ -31,6 +31,7 @@ from gg_datalog.extract.lower_movement import need
 from gg_datalog.extract.pieces import MOST, boxes, flattened, spans_of
 from gg_datalog.extract.records import Concat, Operator
 from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.stacks import members_of
 from gg_datalog.extract.tabulated import chosen
 from gg_datalog.extract.view import View
 
@@ -52,6 +53,8 @@ def reduced(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -
     elif kind != "sum":
         x = single(ctx, x, dtype)
     if (total := _by_member(ctx, x, dims, kind, keep)) is not None:
+        return total
+    if not is_integer(dtype) and (total := _of_stack(ctx, x, dims, kind, keep)) is not None:
         return total
     if kind == "sum" and (total := _by_piece(ctx, x, dims, keep)) is not None:
         return total
@@ -166,6 +169,15 @@ def members(ctx: Context, x: View, dims: Sequence[int]) -> list[View]:
     ]
     found = [part for part in parts if part is not None and part.base is not x.base]
     return found if len(found) == len(parts) else [x]
+
+
+def _of_stack(ctx: Context, x: View, dims: Sequence[int], kind: str, keep: bool) -> View | None:
+    """A sum, or an extremum, over a stack is that of its members."""
+    parts = members_of(ctx.side, x, dims)
+    if parts is None:
+        return None
+    each = [reduced(ctx, part, dims, kind, keep) for part in parts]
+    return added(ctx, [(v, ONE) for v in each]) if kind == "sum" else ctx.side.sum(each, kind)
 
 
 def _by_piece(ctx: Context, x: View, dims: Sequence[int], keep: bool) -> View | None:

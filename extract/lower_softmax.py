@@ -37,6 +37,7 @@ from gg_datalog.extract.notes import Cleared, Shifted
 from gg_datalog.extract.records import DigitMap, Label, Operator
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.side import _as_term
+from gg_datalog.extract.stacks import members_of, stacked
 from gg_datalog.extract.view import View, compose
 
 MINUS = scale(-1)
@@ -103,6 +104,8 @@ def logaddexp(ctx: Context) -> Value:
 
 @lowers("aten.exp")
 def exp(ctx: Context) -> Value:
+    if stacked(ctx.side, ctx.tensor("self")) is not None:
+        return exponential(ctx, ctx.operand("self"))
     out = plain(ctx)
     if not isinstance(out, View):
         return out
@@ -161,11 +164,20 @@ def softmax(ctx: Context) -> Value:
     ctx.raw("dtype")
     dim = ctx.dim(ctx.argument("dim"), len(x.dims))
     safe = "_safe_softmax" in ctx.node.target  # 0 in rows of -inf alone
+    if not safe and (parts := members_of(ctx.side, x, [dim])) is not None:
+        return _of_members(ctx, x, parts)
     made = ctx.elementwise("safe_softmax" if safe else "softmax", [x], whole=(dim,))[0]
     if not ctx.side.exponentials or not x.dims or (safe and not is_real(ctx, x.base)):
         return made
     low = logarithm(ctx, reduced(ctx, exponential(ctx, x), [dim], "sum", True))
     return softmax_form(ctx, made, x, low)
+
+
+def _of_members(ctx: Context, x: View, parts: list[View]) -> View:
+    """The softmax over a stack: of each member its share of the sum of all exponentials."""
+    total = added(ctx, [(exponential(ctx, part), ONE) for part in parts])
+    low = stretched(logarithm(ctx, total), x.shape)
+    return exponential(ctx, added(ctx, [(x, ONE), (low, MINUS)]))
 
 
 @lowers("aten._softmax_backward_data")

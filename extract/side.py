@@ -63,6 +63,9 @@ class Side:
     samples: tuple[tuple[int, int], ...] = ()  # between what integers lie that were tried
     exponentials: bool = False  # does some program write exponentials out?
     late: bool = False  # does a rank divide tensors by numbers that depend on data?
+    # dimensions in space, from the last one on, that one program cuts or pads in another way
+    shifted: frozenset[int] = frozenset()
+    moments: bool = False  # does one program take variances, or norm, in another way?
     single: bool = False  # does no program compute in more than float32?
     fills: bool = False  # does some program fill in numbers under a mask?
     bounds: bool = False  # does the sequential program keep numbers above others?

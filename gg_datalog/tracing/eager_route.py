@@ -29,6 +29,7 @@ from gg_datalog.tracing.private import (
 from gg_datalog.tracing.program import Program, named
 from gg_datalog.tracing.record import result_of
 from gg_datalog.tracing.refusal import Refused
+from gg_datalog.tracing.statistics import statistics_as_operators
 from gg_datalog.tracing.tracer import lazy_modules, plain_calls
 from gg_datalog.tracing.unmoved import MemoryKept
 from gg_datalog.tracing.wrapped import all_used, buckets_made, buffers_sent, plain_names
@@ -67,7 +68,7 @@ def trace_eager(
 
     def forward(*_: torch.Tensor) -> list[torch.Tensor]:
         buckets_made(module)
-        with extremes_as_operators():
+        with extremes_as_operators(), statistics_as_operators():
             returned.extend(_executed(program, module, args, kwargs))
         never_waited()
         return [local_of(tensor) for _, tensor in returned]
