@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import gpt
+from used import run
 
 from gg_datalog.audit.database import asked, ensure
 from gg_datalog.audit.folder import AuditFolder, made
@@ -44,41 +43,6 @@ QUERIES = ("summary", "by_cause", "by_configuration", "unsupported", "slowest", 
 SMALLEST = 3072  # features of the inner layer
 TOTALS = """
     SELECT count(*), count(*) FILTER (status = 'refines'), coalesce(sum(cpu), 0) FROM items"""
-
-
-@dataclass(frozen=True)
-class Used:
-    """What a process used: ``seconds`` as a clock has them, ``cpu`` seconds with those of all that
-    it started, and the most ``memory`` that it had itself, in MB."""
-
-    seconds: float
-    cpu: float
-    memory: float
-
-
-def run(command: Sequence[str]) -> Used:
-    """What a command uses; its exit code says nothing about the audit itself."""
-    began, memory = time.perf_counter(), 0.0
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        while True:
-            memory = max(memory, peak(process.pid))
-            ended, _, used = os.wait4(process.pid, os.WNOHANG)
-            if ended:
-                process.returncode = 0
-                break
-            time.sleep(0.05)
-    cpu = used.ru_utime + used.ru_stime
-    return Used(time.perf_counter() - began, cpu, memory)
-
-
-def peak(pid: int) -> float:
-    """The most memory that a process had, in MB; 0 where it is gone."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0.0
-    lines = (line.split() for line in status.splitlines() if line.startswith("VmHWM"))
-    return sum(int(line[1]) / 1024 for line in lines)
 
 
 # ---- items ---------------------------------------------------------------------------------------
@@ -131,7 +95,7 @@ def audited(command: Sequence[str], out: Path, name: str, ray: bool = False) -> 
     rate = count / used.seconds * 3600
     say(f"{name}: {count} items, {refine} refine", f"{used.seconds:.1f} s, {rate:,.0f} an hour")
     say("  CPU seconds", f"{cpu:.1f}, {cpu / count:.4f} an item")
-    say("  memory of the coordinator", f"{used.memory:.0f} MB")
+    say("  memory of the coordinator", f"{used.own:.0f} MB")
 
 
 def questions(folder: AuditFolder) -> None:

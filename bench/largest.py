@@ -13,11 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +22,7 @@ from typing import Any
 
 from captures import SIZES, llama
 from models import example
+from used import run
 
 from gg_datalog import capture
 
@@ -99,17 +97,8 @@ def steps(place: Path, missing: int) -> Iterator[Sequence[str]]:
 
 def used(command: Sequence[str]) -> tuple[str, str, str]:
     """CPU seconds, seconds and MB of a command, with all that it starts."""
-    began = time.perf_counter()
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        if process.returncode not in (0, 1, 3):
-            problem = said.read().decode()
-            raise SystemExit(f"{' '.join(command)} ended with {process.returncode}: {problem}")
-    seconds, cpu = time.perf_counter() - began, usage.ru_utime + usage.ru_stime
-    return f"{cpu:.1f}", f"{seconds:.1f}", f"{usage.ru_maxrss / 1024:.0f}"
+    found = run(command)
+    return f"{found.cpu:.1f}", f"{found.seconds:.1f}", f"{found.memory:.0f}"
 
 
 if __name__ == "__main__":
