@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from gg_datalog.extract.context import SENSELESS, Context, Unsupported, Value
+from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.exponents import over, wide
-from gg_datalog.extract.graph import Graph, Node, Ref, references
+from gg_datalog.extract.graph import Graph, Node, Ref
 from gg_datalog.extract.notes import Divided
 from gg_datalog.extract.view import Base, View, compose, identity
 
@@ -47,7 +48,7 @@ def divides_late(graphs: Iterable[Graph]) -> bool:
 def _divides(graph: Graph, node: Node) -> bool:
     if not node.shape or not re.match(r"aten\.(mul|div)_?\b", node.target):
         return False
-    return any(graph.nodes[name].shape == () for name in references((node.args, node.kwargs)))
+    return any(graph.nodes[name].shape == () for name in node.references)
 
 
 def note_divided(ctx: Context, made: View, x: View, by: View) -> None:
@@ -82,7 +83,9 @@ class Undivided(NamedTuple):
 
 def _undivided(ctx: Context, node: Node, name: str) -> Undivided | None:
     """The operands that may be divided after, if any: each is used once."""
-    used = Counter(references((node.args, node.kwargs)))
+    if node.bound.get("rounding_mode") is not None or not is_float(node.dtype or "float"):
+        return None  # it is rounded, or cut off
+    used = Counter(node.references)
     found = {}
     for place in _places(name):
         ref = node.bound.get(place)

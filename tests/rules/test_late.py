@@ -58,6 +58,13 @@ RESIDUAL = Case(
     )
     .replace("y: f32[4, 4]", "y: f32[2]"),
 )
+CUT_OFF = RESIDUAL.but(
+    "added up as integers",
+    seq=RESIDUAL.seq.replace("w: f32[2]", "v: i64[2]")
+    .replace(", [0])\n", ", [0], dtype='int64')\nw: f32[2] = _to_copy(v, dtype='float32')\n"),
+    dist=RESIDUAL.dist.replace("u: f32[2]", "v: i64[2]")
+    .replace(", [0])\n", ", [0], dtype='int64')\nu: f32[2] = _to_copy(v, dtype='float32')\n"),
+)
 LOSS = """
 x: f32[{n}, 4]
 z: f32[{n}, 5]
@@ -101,6 +108,7 @@ def other(title: str, seq: str, dist: str) -> Case:
     RESIDUAL.miss("one term is divided as well", "add.Tensor(s, h)", "add.Tensor(s, div.Tensor(h, n))"),
     RESIDUAL.miss("one term is not of them", "add.Tensor(s, h)", "add.Tensor(s, a)"),
     RESIDUAL.miss("one counts twice", "add.Tensor(s, h)", "add.Tensor(s, h, alpha=2)"),
+    CUT_OFF,
     MEAN,
     MEAN.miss("by the number of the rank", "div.Tensor(w, n)", "div.Tensor(w, mine)"),
     MEAN.miss("not divided", "div.Tensor(w, n)", "clone(w)"),
@@ -113,6 +121,8 @@ def other(title: str, seq: str, dist: str) -> Case:
     other("both factors are divided", "mul.Tensor(h, h)", "mul.Tensor(h, h)"),
     other("only one term is divided", "add.Tensor(h, x)", "add.Tensor(h, x)"),
     other("a number is added", "add.Tensor(h, 1)", "add.Tensor(h, 1)"),
+    other("it is rounded", 'div.Tensor_mode(h, x, rounding_mode="floor")', 'div.Tensor_mode(h, x, rounding_mode="floor")'),
+    other("it is cut off", 'div.Tensor_mode(h, x, rounding_mode="trunc")', 'div.Tensor_mode(h, x, rounding_mode="trunc")'),
     other("it divides", "div.Tensor(x, h)", "div.Tensor(x, h)"),
 )  # fmt: skip
 def test_late(case: Case, outcomes: Outcomes) -> None:
