@@ -276,10 +276,21 @@ def _for_every(rows: Rows, record: Operator, terms: Sequence[View]) -> View | No
             return SIDES.get(carried, "b"), kind
         return ("e" if letter == TAKEN else labels[int(letter)].factor), kind
 
-    out = [str(i) for i in record.gives[0][1]]
-    if len({n for _, letters in operands for n in letters} - {TAKEN}) < len(labels):
+    carried = {n for _, letters in operands for n in letters} - {TAKEN}
+    lost = [i for i in range(len(labels)) if str(i) not in carried]
+    if any(labels[i].kind != "parallel" for i in lost):
         return None
-    return _applied(rows, record, operands, [TAKEN, *out] if places else out, naming)
+    out = [str(i) for i in record.gives[0][1] if i not in lost]
+    every = _applied(rows, record, operands, [TAKEN, *out] if places else out, naming)
+    return every and _recurring(every, [labels[i].extent * (i in lost) for i in record.gives[0][1]])
+
+
+def _recurring(every: View, extents: Sequence[int]) -> View:
+    """The view, the same along further dimensions (where an extent is given) that only the ids
+    have: every choice of a row has its place among what is the same for all of them."""
+    left = iter(every.dims[1:])
+    dims = [(Digit(-1, extent, 1),) if extent else next(left) for extent in extents]
+    return View(every.base, (every.dims[0], *dims), every.scale)
 
 
 def _applied(

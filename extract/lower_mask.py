@@ -14,7 +14,7 @@ from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_math import integer_pair, kinds
 from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.lower_positions import counted
-from gg_datalog.extract.notes import Cleared
+from gg_datalog.extract.notes import Cleared, Tabled
 from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.side import _as_term
@@ -73,7 +73,16 @@ def inverted(ctx: Context, x: View) -> View:
             ctx.side.notes.halves.setdefault(out.base, found)
     if x.scale == ONE and unequal is None:
         ctx.side.integers.nots.append((out.base, x.base))
+        _invert_table(ctx, out, x)
     return out
+
+
+def _invert_table(ctx: Context, out: View, x: View) -> None:
+    """Notes where a function of one integer each is not true, as a table as well."""
+    table = ctx.side.notes.tables.get(x.base)
+    if table is not None and (out.dims, out.base.shape) == (x.dims, x.base.shape):
+        values = tuple(int(not value) for value in table.values)
+        ctx.side.notes.tables.setdefault(out.base, Tabled(table.of, values))
 
 
 def _inverse_of(x: View) -> View | None:
@@ -103,6 +112,8 @@ def where(ctx: Context) -> Value:
 
     mask = ctx.tensor("condition")
     first, second = (number_in(ctx.argument(name)) for name in ("self", "other"))
+    if (same := _everywhere(ctx, mask)) is not None:
+        return same
     if is_infinite(second) and not is_infinite(first) and ctx.dtype("condition") == "bool":
         return masked_infinite(ctx, ctx.operand("self"), inverted(ctx, mask), second)
     if is_infinite(first) and not is_infinite(second):
@@ -118,6 +129,15 @@ def where(ctx: Context) -> Value:
         return masked(ctx, a, inverted(ctx, mask), scale(0))
     views = [stretched(v, broadcast([mask, a, b])) for v in (mask, a, b)]
     return ctx.elementwise("select", views)[0]
+
+
+def _everywhere(ctx: Context, mask: View) -> View | None:
+    """What is chosen everywhere, where a mask is known to hold one value."""
+    number, given = ctx.as_number(mask), [ctx.argument(name) for name in ("self", "other")]
+    if number is None or any(is_infinite(value) for value in given):
+        return None
+    both = [ctx.operand(name) for name in ("self", "other")]
+    return stretched(both[1 if number.zero else 0], broadcast([mask, *both]))
 
 
 @lowers("aten.masked_fill")

@@ -8,7 +8,7 @@ given in the same form here: as one more operator beside that of the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -88,7 +88,15 @@ def tabulated(ctx: Context, node: Node, name: str, value: Value) -> Value:
     dtype = node.dtype or ""
     if not ctx.side.notes.tables or not isinstance(value, View) or value.base.kind == "constant":
         return value
-    found = _function(ctx, node, name) if dtype == "bool" or is_integer(dtype) else None
+    rows = _arguments(ctx, node, name) if dtype == "bool" or is_integer(dtype) else None
+    if rows is None:
+        return value
+    if all(isinstance(row, int) for row in rows):
+        number = _applied(name, node, rows)
+        if number is None or not fits((number, number), dtype):
+            return value
+        return stretched(ctx.side.constant(scale(number)), value.shape)
+    found = _function(name, node, rows)
     if found is None:
         return value
     of, dims, values = found
@@ -97,28 +105,45 @@ def tabulated(ctx: Context, node: Node, name: str, value: Value) -> Value:
     return _noted(ctx, value, of, values, dims)
 
 
-def _function(ctx: Context, node: Node, name: str) -> tuple[Base, Dims, Row] | None:
-    """The tensor that a node's operands are functions of, how they lie over it, and the table."""
+def _short(name: str, node: Node) -> str:
     short = name.removeprefix("aten.")
+    return f"div {node.bound.get('rounding_mode')}" if short == "div" else short
+
+
+def _arguments(ctx: Context, node: Node, name: str) -> list[Any] | None:
+    """What goes into a function that is known here: numbers, and tables; None where there is
+    anything else."""
+    short = _short(name, node)
     if short in ("bitwise_not", "logical_not") and not node.dtype == ctx.dtype("self") == "bool":
         return None
-    if short == "div":
-        short = f"div {node.bound.get('rounding_mode')}"
     if short not in FUNCTIONS:
         return None
-    names, apply = FUNCTIONS[short]
+    names, _ = FUNCTIONS[short]
     rows = [_operand(ctx, node.bound.get(n), DEFAULTS.get(n)) for n in names]
+    return None if any(row is None for row in rows) else rows
+
+
+def _applied(name: str, node: Node, arguments: Sequence[int]) -> int | None:
+    """The function of numbers."""
+    _, apply = FUNCTIONS[_short(name, node)]
+    try:
+        return int(apply(*arguments))
+    except ZeroDivisionError:
+        return None
+
+
+def _function(name: str, node: Node, rows: Sequence[Any]) -> tuple[Base, Dims, Row] | None:
+    """The tensor that a node's operands are functions of, how they lie over it, and the table."""
     tables = [row for row in rows if isinstance(row, tuple)]
-    if any(row is None for row in rows) or len({row[:2] for row in tables}) != 1:
+    if len({row[:2] for row in tables}) != 1:
         return None
     of, dims, extent = tables[0][0], tables[0][1], len(tables[0][2])
     if any(len(row[2]) != extent for row in tables):
         return None
     columns = [row[2] if isinstance(row, tuple) else (row,) * extent for row in rows]
-    try:
-        return of, dims, tuple(int(apply(*one)) for one in zip(*columns, strict=True))
-    except ZeroDivisionError:
-        return None
+    found = [_applied(name, node, one) for one in zip(*columns, strict=True)]
+    values = tuple(n for n in found if n is not None)
+    return (of, dims, values) if len(values) == extent else None
 
 
 def _operand(ctx: Context, argument: Any, default: int | None) -> Any:
