@@ -130,7 +130,18 @@ def by_tap(
             by = _cut(ctx, w, axis.dim, tap, 1)
             terms.append((by_tap(ctx, met, by, axes[1:], shape, one), ONE))
         parts.append(added(ctx, terms) if terms else _zeros(ctx, shape))
-    return joined(ctx, parts, axis.dim) if len(parts) > 1 else parts[0]
+        if len(terms) > 1:
+            ctx.side.taps.add(parts[-1].base)
+    return _joined(ctx, parts, axis.dim) if len(parts) > 1 else parts[0]
+
+
+def _joined(ctx: Context, parts: Sequence[View], dim: int) -> View:
+    """One after the other, without the dimensions of one position that groups add."""
+    kept = [i for i, e in enumerate(parts[0].shape) if e > 1 or i == dim]
+    bare = [replace(x, dims=tuple(x.dims[i] for i in kept)) for x in parts]
+    found = joined(ctx, bare, kept.index(dim))
+    dims = dict(zip(kept, found.dims, strict=True))
+    return replace(found, dims=tuple(dims.get(i, ()) for i in range(len(parts[0].dims))))
 
 
 def _zeros(ctx: Context, shape: Sequence[int]) -> View:
