@@ -14,7 +14,8 @@ from math import prod
 from typing import NamedTuple
 
 from gg_datalog.extract.context import Context
-from gg_datalog.extract.lower_math import added
+from gg_datalog.extract.finite import may_be_infinite
+from gg_datalog.extract.lower_math import added, vanishes
 from gg_datalog.extract.lower_movement import joined, need, sliced
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.side import Side
@@ -63,11 +64,20 @@ def backwards(axes: Sequence[Axis], size: Sequence[int]) -> list[Axis]:
 
 
 # ---- where a tensor is not 0
-def live(side: Side, x: View, dim: int) -> Ranges:
-    """The ranges of a dimension beside which a tensor is known to be 0."""
+def live(ctx: Context, x: View, dim: int, other: View) -> Ranges:
+    """The ranges of a dimension beside which a tensor is known to be 0, and so are its products
+    with the other one, if that is finite."""
+    whole, found = [(0, x.shape[dim])], _not_0(ctx.side, x, dim)
+    if found is None or list(found) == whole or may_be_infinite(other.base):
+        return whole
+    vanishes(ctx, other)
+    return found
+
+
+def _not_0(side: Side, x: View, dim: int) -> Ranges | None:
     note = side.notes.pieces.get(x.base)
     if note is None or x.dims[dim] != note.dims[note.dim]:
-        return [(0, x.shape[dim])]
+        return None
     found: list[tuple[int, int]] = []
     at = 0
     for span in note.spans:
@@ -121,7 +131,7 @@ def by_tap(
     if not axes:
         return one(x, w)
     axis, parts = axes[0], []
-    for cell in cells(axis, live(ctx.side, x, axis.dim)):
+    for cell in cells(axis, live(ctx, x, axis.dim, w)):
         size = cell.end - cell.start
         shape = [size if i == axis.dim else e for i, e in enumerate(out)]
         terms = []
@@ -159,7 +169,7 @@ def of_kernel(
     shape = [1 if i == axis.dim else e for i, e in enumerate(out)]
     for offset in axis.offsets:
         terms = []
-        for low, high in live(ctx.side, x, axis.dim):
+        for low, high in live(ctx, x, axis.dim, g):
             start, end = max(0, low - offset), min(axis.extent, high - offset)
             if start < end:
                 ours = _cut(ctx, g, axis.dim, start, end - start)
