@@ -48,7 +48,7 @@ def flat_sums(side: Side, live: set[Base], count: Counter[Base]) -> list[Sum]:
         within = add.gives in opened
         if add.gives not in live or (within and side.name == "dist"):
             continue
-        terms, inside = _opened(add, count, side.spread, SHORT if within else None)
+        terms, inside = _opened(add, count, side, SHORT if within else None)
         opened |= inside
         if within and len(terms) > SHORT:
             continue
@@ -60,15 +60,16 @@ def flat_sums(side: Side, live: set[Base], count: Counter[Base]) -> list[Sum]:
 
 
 def _opened(
-    add: Sum, count: Counter[Base], spread: Mapping[Base, Sum], most: int | None
+    add: Sum, count: Counter[Base], side: Side, most: int | None
 ) -> tuple[list[View], set[Base]]:
     """The terms of a sum with those sums opened that nothing outside of it uses, and these. (An
-    average that each rank adds its own to before all is averaged again is used once per rank.)
-    Where they are more than ``most`` not all are opened."""
-    terms, inside = list(add.terms), set[Base]()
+    average that each rank adds its own to before all is averaged again is used once per rank.) So
+    are those of the taps of a convolution, to which neighbours add what they have. Where they are
+    more than ``most`` not all are opened."""
+    terms, inside, spread = list(add.terms), set[Base](), side.spread
     uses = Counter(t.base for t in terms)
     shut: set[Base] = set()
-    while todo := {t.base for t in terms if _may_open(t, add.kind, uses, count, spread)} - shut:
+    while todo := {t.base for t in terms if _may_open(t, add.kind, uses, count, side)} - shut:
         for base in todo:
             wider = [part for term in terms for part in _parts(term, base, add.kind, spread)]
             if None in wider:
@@ -99,8 +100,9 @@ def _parts(term: View, base: Base, kind: str, spread: Mapping[Base, Sum]) -> lis
 
 
 def _may_open(
-    term: View, kind: str, uses: Counter[Base], count: Counter[Base], spread: Mapping[Base, Sum]
+    term: View, kind: str, uses: Counter[Base], count: Counter[Base], side: Side
 ) -> bool:
     """Is it a sum that nothing else uses? (Of an extremum a multiple is another one.)"""
     plain = kind == "sum" or term.scale == ONE
-    return plain and bool(_terms(term.base, kind, spread)) and uses[term.base] == count[term.base]
+    alone = term.base in side.taps or uses[term.base] == count[term.base]
+    return plain and alone and bool(_terms(term.base, kind, side.spread))

@@ -30,6 +30,7 @@ from gg_datalog.extract.exponents import (
     adds_noted,
     also_sum,
     collected,
+    is_real,
     leaves,
     written_terms,
 )
@@ -39,6 +40,7 @@ from gg_datalog.extract.lower_lookup import of_rows, without_maximum
 from gg_datalog.extract.lower_movement import need, stretched
 from gg_datalog.extract.lower_positions import shifted
 from gg_datalog.extract.piecewise import summed
+from gg_datalog.extract.records import Operator
 from gg_datalog.extract.scale import ONE, Scale, scale
 from gg_datalog.extract.signature import packet_of
 from gg_datalog.extract.stacks import by_member, stacked
@@ -66,6 +68,8 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
         return need(ctx.side.constant(scale(0)).expanded(shape))
     if ctx.side.notes.shared and (other := interpolated(ctx, wide)) is not None:
         wide = other
+    if (least := _bottomless(ctx, wide)) is not None:
+        return least
     if not is_integer(dtype) and (stack := _of_members(ctx, wide)) is not None:
         return stack
     out = None if is_integer(dtype) else summed(ctx.side, wide, ctx.side.sum)
@@ -75,6 +79,32 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
     if not out.base.ring:
         learn(out, found)
     return out
+
+
+def _bottomless(ctx: Context, terms: Sequence[View]) -> View | None:
+    """-inf, where it is a term and the others are finite."""
+    low = [t for t in terms if is_bottomless(t)]
+    rest = [t for t in terms if not is_bottomless(t)]
+    if len(low) != 1 or not all(is_real(ctx, t.base) for t in rest):
+        return None
+    return low[0]
+
+
+def is_bottomless(x: View, what: str = "-inf") -> bool:
+    """Is it -inf everywhere?"""
+    made = x.base.made
+    full = isinstance(made, Operator) and made.signature == f"constant({what})"
+    return full and x.scale == ONE
+
+
+@lowers("aten.maximum", "aten.minimum")
+def maximum(ctx: Context) -> Value:
+    both = [ctx.argument(name) for name in ("self", "other")]
+    least = "-inf" if "maximum" in ctx.node.target else "inf"
+    for x, other in (both, both[::-1]):
+        if isinstance(x, View) and is_bottomless(x, least) and isinstance(other, View):
+            return stretched(other, broadcast([x, other]))
+    return plain(ctx)
 
 
 def _of_members(ctx: Context, terms: Sequence[View]) -> View | None:

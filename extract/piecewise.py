@@ -221,7 +221,9 @@ def _sliced_along(side: Side, view: View, dim: int, start: int, size: int) -> Vi
     if sorted(view.dims, key=repr) != sorted(note.dims, key=repr):
         return None
     inside = taken(note.spans, start, size)
-    if view.base.kind == "concat" and not any(_hollow(side, span, note.dim) for span in inside):
+    taps = any(span.of.base in side.taps for span in inside)  # neighbours add to the borders
+    hollow = any(_hollow(side, span, note.dim) for span in inside)
+    if view.base.kind == "concat" and not taps and not hollow:
         return None
     parts = [side.slice(span.of, note.dim, span.start, span.size) for span in inside]
     if any(part is None for part in parts):

@@ -14,7 +14,8 @@ from math import prod
 from typing import NamedTuple
 
 from gg_datalog.extract.context import Context
-from gg_datalog.extract.lower_math import added
+from gg_datalog.extract.finite import may_be_infinite
+from gg_datalog.extract.lower_math import added, vanishes
 from gg_datalog.extract.lower_movement import joined, need, sliced
 from gg_datalog.extract.scale import ONE, scale
 from gg_datalog.extract.side import Side
@@ -63,11 +64,20 @@ def backwards(axes: Sequence[Axis], size: Sequence[int]) -> list[Axis]:
 
 
 # ---- where a tensor is not 0
-def live(side: Side, x: View, dim: int) -> Ranges:
-    """The ranges of a dimension beside which a tensor is known to be 0."""
+def live(ctx: Context, x: View, dim: int, other: View) -> Ranges:
+    """The ranges of a dimension beside which a tensor is known to be 0, and so are its products
+    with the other one, if that is finite."""
+    whole, found = [(0, x.shape[dim])], _not_0(ctx.side, x, dim)
+    if found is None or list(found) == whole or may_be_infinite(other.base):
+        return whole
+    vanishes(ctx, other)
+    return found
+
+
+def _not_0(side: Side, x: View, dim: int) -> Ranges | None:
     note = side.notes.pieces.get(x.base)
     if note is None or x.dims[dim] != note.dims[note.dim]:
-        return [(0, x.shape[dim])]
+        return None
     found: list[tuple[int, int]] = []
     at = 0
     for span in note.spans:
@@ -121,7 +131,7 @@ def by_tap(
     if not axes:
         return one(x, w)
     axis, parts = axes[0], []
-    for cell in cells(axis, live(ctx.side, x, axis.dim)):
+    for cell in cells(axis, live(ctx, x, axis.dim, w)):
         size = cell.end - cell.start
         shape = [size if i == axis.dim else e for i, e in enumerate(out)]
         terms = []
@@ -130,7 +140,18 @@ def by_tap(
             by = _cut(ctx, w, axis.dim, tap, 1)
             terms.append((by_tap(ctx, met, by, axes[1:], shape, one), ONE))
         parts.append(added(ctx, terms) if terms else _zeros(ctx, shape))
-    return joined(ctx, parts, axis.dim) if len(parts) > 1 else parts[0]
+        if len(terms) > 1:
+            ctx.side.taps.add(parts[-1].base)
+    return _joined(ctx, parts, axis.dim) if len(parts) > 1 else parts[0]
+
+
+def _joined(ctx: Context, parts: Sequence[View], dim: int) -> View:
+    """One after the other, without the dimensions of one position that groups add."""
+    kept = [i for i, e in enumerate(parts[0].shape) if e > 1 or i == dim]
+    bare = [replace(x, dims=tuple(x.dims[i] for i in kept)) for x in parts]
+    found = joined(ctx, bare, kept.index(dim))
+    dims = dict(zip(kept, found.dims, strict=True))
+    return replace(found, dims=tuple(dims.get(i, ()) for i in range(len(parts[0].dims))))
 
 
 def _zeros(ctx: Context, shape: Sequence[int]) -> View:
@@ -148,7 +169,7 @@ def of_kernel(
     shape = [1 if i == axis.dim else e for i, e in enumerate(out)]
     for offset in axis.offsets:
         terms = []
-        for low, high in live(ctx.side, x, axis.dim):
+        for low, high in live(ctx, x, axis.dim, g):
             start, end = max(0, low - offset), min(axis.extent, high - offset)
             if start < end:
                 ours = _cut(ctx, g, axis.dim, start, end - start)

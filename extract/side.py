@@ -65,6 +65,7 @@ class Side:
     late: bool = False  # does a rank divide tensors by numbers that depend on data?
     # dimensions in space, from the last one on, that one program cuts or pads in another way
     shifted: frozenset[int] = frozenset()
+    taps: set[Base] = field(default_factory=set)  # sums over the taps of a convolution
     moments: bool = False  # does one program take variances, or norm, in another way?
     single: bool = False  # does no program compute in more than float32?
     fills: bool = False  # does some program fill in numbers under a mask?

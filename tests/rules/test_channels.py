@@ -57,7 +57,9 @@ CONVOLUTIONS = (
     DEPTHWISE.miss("the next channels", "convolution(x", "convolution(roll(x, [1], [1])"),
     *family(TRANSPOSED, "not reduced | SUM(y) | y"),
     pair("the batch", BATCH, 3),
-    pair("positions", LONG, maps=()),
+    pair("positions, each by itself", LONG),
+    pair("positions that need their neighbours", LONG.replace("4, 1]", "4, 3]").replace("[1], [0], [1]", "[1], [1], [1]"),
+         maps=()),
     pair("a short form", SHORT),
     pair("a short form: another step", SHORT.replace("[2, 12, 4] = {", "[2, 12, {4|7}] = {")
          .replace("|convolution(x, w, None, [2]", "|convolution(x, w, None, [1]"), maps=()),

@@ -60,10 +60,12 @@ RESIDUAL = Case(
 )
 CUT_OFF = RESIDUAL.but(
     "added up as integers",
-    seq=RESIDUAL.seq.replace("w: f32[2]", "v: i64[2]")
-    .replace(", [0])\n", ", [0], dtype='int64')\nw: f32[2] = _to_copy(v, dtype='float32')\n"),
-    dist=RESIDUAL.dist.replace("u: f32[2]", "v: i64[2]")
-    .replace(", [0])\n", ", [0], dtype='int64')\nu: f32[2] = _to_copy(v, dtype='float32')\n"),
+    seq=RESIDUAL.seq.replace("w: f32[2]", "v: i64[2]").replace(
+        ", [0])\n", ", [0], dtype='int64')\nw: f32[2] = _to_copy(v, dtype='float32')\n"
+    ),
+    dist=RESIDUAL.dist.replace("u: f32[2]", "v: i64[2]").replace(
+        ", [0])\n", ", [0], dtype='int64')\nu: f32[2] = _to_copy(v, dtype='float32')\n"
+    ),
 )
 LOSS = """
 x: f32[{n}, 4]

@@ -114,6 +114,8 @@ return dx
     BORDERS.miss("no zeros at the ends", "full([2, 3, 1], 0.0)", "full([2, 3, 1], 1.0)"),
     BORDERS.miss("a border twice", "cat([z if rank == 0 else l, x", "cat([l if rank == 0 else l, x"),
     BORDERS.miss("the kernel turned", "(h, w, b", "(h, flip(w, [2]), b"),
+    BORDERS.miss("zeros times what may be infinite", "(h, w, b", "(h, reciprocal(w), b",
+                 seq=WHOLE.replace("(x, w, b", "(x, reciprocal(w), b")),
     BORDERS.miss("no bias", "(h, w, b", "(h, w, None"),
     TWICE,
     TWICE.miss("old borders", "all_gather_into_tensor(a, 2", "all_gather_into_tensor(y, 2"),
