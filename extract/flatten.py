@@ -99,9 +99,7 @@ def _parts(term: View, base: Base, kind: str, spread: Mapping[Base, Sum]) -> lis
     return [compose(term, t.dims, t.base, t.scale) for t in _terms(base, kind, spread)]
 
 
-def _may_open(
-    term: View, kind: str, uses: Counter[Base], count: Counter[Base], side: Side
-) -> bool:
+def _may_open(term: View, kind: str, uses: Counter[Base], count: Counter[Base], side: Side) -> bool:
     """Is it a sum that nothing else uses? (Of an extremum a multiple is another one.)"""
     plain = kind == "sum" or term.scale == ONE
     alone = term.base in side.taps or uses[term.base] == count[term.base]
