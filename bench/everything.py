@@ -1,11 +1,11 @@
-"""One audit of everything that is known to be right or wrong: the corpus, the zoo, the examples and
-generated pairs. Run by hand.
+"""One audit of everything that is known to be right or wrong: the corpus, the zoo, our own programs
+after reported mistakes, the examples and generated pairs. Run by hand.
 
     python bench/everything.py OUT                    # writes OUT/plan.toml, and runs it
     python bench/everything.py OUT --jobs 2 --only "zoo/B7*"
     python bench/everything.py OUT --plan             # only writes the plan
 
-The zoo's programs are expected to end as they are named: `bug*` does not refine, `fix*` and
+These programs are expected to end as they are named: `bug*` does not refine, `fix*` and
 `keep*` refine; cases say it themselves. The corpus and the zoo lie in `../shared`, or are left out;
 so is an example whose packages are not installed. Needs torch, and transformers for its example.
 Exit codes are those of `gg-datalog audit`.
@@ -72,16 +72,18 @@ def entries(folder: Path, shared: Path) -> Iterator[Entry]:
     if (shared / "corpus").is_dir():
         yield {"name": "corpus", "cases": str(shared / "corpus")}
     for model in sorted(shared.glob("zoo/cases/*/model.py")):
-        yield from zoo(model)
+        yield from named("zoo", model)
+    for model in sorted((ROOT / "bench" / "programs").glob("*/model.py")):
+        yield from named("programs", model)
     yield from examples()
     yield {"name": "generated", "cases": str(generated(folder / "generated"))}
 
 
-def zoo(model: Path) -> Iterator[Entry]:
+def named(where: str, model: Path) -> Iterator[Entry]:
     """The programs of a module, which are named by what they are."""
     for name, kind in NAMED.findall(model.read_text(encoding="utf-8")):
         expect = WRONG if kind == "bug" else RIGHT
-        shown = f"zoo/{model.parent.name}.{name}"
+        shown = f"{where}/{model.parent.name}.{name}"
         yield {"name": shown, "program": f"{model}:{name}", "expect": expect}
 
 
