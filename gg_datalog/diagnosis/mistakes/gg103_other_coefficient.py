@@ -47,7 +47,7 @@ def at_output(output: Output) -> Finding:
     seq, times = output.seq, output.scene.records.coefficient(output.times)
     told, origin = times.text, _origin(output)
     text = f"{output.names}, returned for `{seq}`, is {told} times `{seq}`"
-    if origin is not None:
+    if origin is not None and not set(origin.names) <= set(output.dist):
         text = f"a factor comes in at {names_text(origin.names)} ({origin.target}): {text}"
     where = output.where | ({} if origin is None else {"dist": origin.names})
     return MISTAKE.finding(
