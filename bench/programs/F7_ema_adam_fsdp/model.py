@@ -69,9 +69,5 @@ def fix():
     return case("ok")
 
 
-def bug_local_norm():
-    return case("local_norm")
-
-
 def bug_ema_rank0():
     return case("ema_rank0")
