@@ -13,14 +13,12 @@ from sysconfig import get_path
 from types import FrameType
 
 import torch
-import typing_extensions
 
 FRAME = re.compile(r'File "(.+)", line (\d+), in (\S+)\n\s*(.*)')
 CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 OWN = (
     f"{Path(torch.__file__).resolve().parent}/",
     f"{Path(__file__).resolve().parent}/",
-    str(Path(typing_extensions.__file__).resolve()),  # its wrappers of what is deprecated
 )
 STANDARD = tuple(f"{Path(get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib"))
 INSTALLED = ("site-packages", "dist-packages")
