@@ -311,7 +311,7 @@ def _operator(ctx: Context, node: Node, name: str) -> Value:
     if _uses_nothing(ctx, node):
         sizes = node.shape or ()
         if 0 in sizes and all(isinstance(extent, int) for extent in sizes):
-            return lower_movement.nothing(ctx, _ints(sizes))
+            return lower_movement.zeros_of(ctx, _ints(sizes))
         if functional(name) not in OF_NOTHING:
             raise Unsupported("what it gives of tensors without elements is not known")
     made = _described(ctx, node, functional(name))

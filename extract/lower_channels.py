@@ -12,7 +12,7 @@ from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_contract import contract, refine
 from gg_datalog.extract.lower_math import added
-from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_movement import beside, need
 from gg_datalog.extract.lower_product import multiplied
 from gg_datalog.extract.lower_reduce import reduced
 from gg_datalog.extract.scale import ONE, scale
@@ -85,7 +85,7 @@ def _convolved(ctx: Context, x: View, w: View, way: str, transposed: bool) -> Vi
     if ctx.argument("bias") is None:
         return made
     bias = ctx.tensor("bias")
-    return added(ctx, [(made, ONE), (_beside(bias, len(size)), ONE)])
+    return added(ctx, [(made, ONE), (beside(bias, len(size)), ONE)])
 
 
 @dataclass
@@ -175,13 +175,6 @@ def _grouped(x: View, dim: int, groups: int) -> View:
     if found is None:
         raise Unsupported("its channels do not split into groups")
     return found
-
-
-def _beside(x: View, space: int) -> View:
-    """A tensor of a number per channel, to be broadcast over dimensions in space."""
-    for _ in range(space):
-        x = x.unsqueezed(len(x.dims))
-    return x
 
 
 def _summed(
@@ -303,9 +296,9 @@ def native_group_norm(ctx: Context) -> Value:
     out = need(made[0].reshaped(x.shape))
     space = len(x.dims) - 2
     if ctx.argument("weight") is not None:
-        out = multiplied(ctx, out, _beside(ctx.tensor("weight"), space))
+        out = multiplied(ctx, out, beside(ctx.tensor("weight"), space))
     if ctx.argument("bias") is not None:
-        out = added(ctx, [(out, ONE), (_beside(ctx.tensor("bias"), space), ONE)])
+        out = added(ctx, [(out, ONE), (beside(ctx.tensor("bias"), space), ONE)])
     return out, made[1], made[2]
 
 
@@ -345,7 +338,7 @@ def native_group_norm_backward(ctx: Context) -> Value:
     split = _normed(x, groups)
     letters = [str(i) for i in range(len(split.dims))]
     if wanted[0]:
-        by = g if weight is None else multiplied(ctx, g, _beside(ctx.tensor("weight"), space))
+        by = g if weight is None else multiplied(ctx, g, beside(ctx.tensor("weight"), space))
 
         def naming(letter: str, places: tuple[int, ...]) -> tuple[str, str]:
             return (letter, "parallel") if letter in "01" else (letter, "whole")
@@ -361,9 +354,9 @@ def native_group_norm_backward(ctx: Context) -> Value:
         found[0] = need(made.reshaped(x.shape))
     over = [i for i in range(len(x.dims)) if i != 1]
     if wanted[1]:
-        beside = [_beside(v, len(split.dims) - 2) for v in (mean, rstd)]
-        apart = added(ctx, [(split, ONE), (beside[0], scale(-1))])
-        even = need(multiplied(ctx, apart, beside[1]).reshaped(x.shape))
+        middle, root = (beside(v, len(split.dims) - 2) for v in (mean, rstd))
+        apart = added(ctx, [(split, ONE), (middle, scale(-1))])
+        even = need(multiplied(ctx, apart, root).reshaped(x.shape))
         found[1] = reduced(ctx, multiplied(ctx, g, even), over, "sum", False)
     if wanted[2]:
         found[2] = reduced(ctx, g, over, "sum", False)

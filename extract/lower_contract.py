@@ -21,10 +21,10 @@ from gg_datalog.extract.exponents import is_weighted, over, wide
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.labels import Letters
 from gg_datalog.extract.lower_math import added, factor, vanishes
-from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_movement import need, zeros_of
 from gg_datalog.extract.memberwise import splits_of
 from gg_datalog.extract.records import Concat
-from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.view import Digit, View
 
 
@@ -86,7 +86,7 @@ def _of_zero(
     vanishes(ctx, other)
     pairs = [(n, e) for v, letters in (a, b) for n, e in zip(letters, v.shape, strict=True)]
     shape = [max(e for name, e in pairs if name == n) for n in out]
-    return need(ctx.side.constant(scale(0)).expanded(shape))
+    return zeros_of(ctx, shape)
 
 
 def refine(

@@ -31,7 +31,7 @@ from gg_datalog.extract.lower_index import note_classes, one_hot
 from gg_datalog.extract.lower_lookup import TAKEN, take
 from gg_datalog.extract.lower_mask import inverted, masked
 from gg_datalog.extract.lower_math import added, plain
-from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_movement import need, zeros_of
 from gg_datalog.extract.lower_positions import never
 from gg_datalog.extract.lower_product import multiplied
 from gg_datalog.extract.lower_reduce import reduced
@@ -210,7 +210,7 @@ def equal(ctx: Context) -> Value:
             and isinstance(scores, View)
             and none_ignored(ctx, target, number, scores.shape[1])
         ):
-            return need(ctx.side.constant(scale(0)).expanded(target.shape))
+            return zeros_of(ctx, target.shape)
     return plain(ctx)
 
 

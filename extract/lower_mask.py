@@ -12,7 +12,7 @@ from gg_datalog.extract.dtypes import valued
 from gg_datalog.extract.halves import Half, over_base, seen_as
 from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_math import integer_pair, kinds
-from gg_datalog.extract.lower_movement import need, stretched
+from gg_datalog.extract.lower_movement import stretched, zeros_of
 from gg_datalog.extract.lower_positions import counted
 from gg_datalog.extract.notes import Cleared, Tabled
 from gg_datalog.extract.records import Operator
@@ -267,7 +267,7 @@ def triangle(ctx: Context) -> Value:
     if known:
         return x
     if known is not None:
-        return need(ctx.side.constant(scale(0)).expanded(x.shape))
+        return zeros_of(ctx, x.shape)
     mask = diagonal(ctx, rows, columns, upper, by)
     if ctx.side.is_one(x):
         return stretched(mask, x.shape).scaled(x.scale)

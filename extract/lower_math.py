@@ -37,7 +37,7 @@ from gg_datalog.extract.exponents import (
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.halves import Half, over_base, positions
 from gg_datalog.extract.lower_lookup import of_rows, without_maximum
-from gg_datalog.extract.lower_movement import need, stretched
+from gg_datalog.extract.lower_movement import need, stretched, zeros_of
 from gg_datalog.extract.lower_positions import shifted
 from gg_datalog.extract.piecewise import summed
 from gg_datalog.extract.records import Operator
@@ -65,7 +65,7 @@ def added(ctx: Context, terms: Sequence[tuple[View, Scale]]) -> View:
         views = arithmetic(ctx, views, dtype, found)
     wide = [stretched(v, shape) for v in views]
     if not wide:
-        return need(ctx.side.constant(scale(0)).expanded(shape))
+        return zeros_of(ctx, shape)
     if ctx.side.notes.shared and (other := interpolated(ctx, wide)) is not None:
         wide = other
     if (least := _bottomless(ctx, wide)) is not None:
@@ -203,7 +203,7 @@ def times(ctx: Context, x: View, by: Scale, shape: Sequence[int]) -> View:
     if by.zero or ctx.side.is_zero(x):
         if by.zero and not ctx.side.is_zero(x):
             vanishes(ctx, x)
-        return need(ctx.side.constant(scale(0)).expanded(shape))
+        return zeros_of(ctx, shape)
     dtype = ctx.node.dtype or ""
     if is_integer(dtype):
         if by.integer is None:

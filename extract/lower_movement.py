@@ -164,15 +164,23 @@ def bounds(ctx: Context, extent: int, start: Any, end: Any) -> tuple[int, int]:
     return start, max(0, end - start)
 
 
-def nothing(ctx: Context, shape: Sequence[int]) -> View:
-    """A tensor of no elements."""
+def zeros_of(ctx: Context, shape: Sequence[int]) -> View:
+    """Zeros; of a shape with an extent of 0 a tensor without elements."""
     return need(ctx.side.constant(scale(0)).expanded(shape))
+
+
+def beside(x: View, more: int) -> View:
+    """A view with so many dimensions of one position behind its own: a number per channel, to be
+    broadcast over dimensions in space."""
+    for _ in range(more):
+        x = x.unsqueezed(len(x.dims))
+    return x
 
 
 def sliced(ctx: Context, x: View, dim: int, start: int, size: int) -> View:
     """A slice."""
     if size == 0:
-        return nothing(ctx, [*x.shape[:dim], 0, *x.shape[dim + 1 :]])
+        return zeros_of(ctx, [*x.shape[:dim], 0, *x.shape[dim + 1 :]])
     if is_symbolic(x.shape[dim]) and size != x.shape[dim]:
         raise Unsupported("a slice of a size that depends on data")
     return need(ctx.side.slice(x, dim, start, size))
@@ -310,7 +318,7 @@ def joined(ctx: Context, views: list[View], dim: int) -> View:
     if all(ctx.side.is_zero(v) for v in views):
         shape = list(views[0].shape)
         shape[dim] = sum(v.shape[dim] for v in views)
-        return need(ctx.side.constant(scale(0)).expanded(shape))
+        return zeros_of(ctx, shape)
     made = ctx.side.concat(views, dim)
     if made is None:
         made = ctx.side.opaque_concat([valued(ctx, v) for v in views], dim, True)

@@ -14,6 +14,7 @@ from gg_datalog.extract.context import Context, Unsupported, Value, count, lower
 from gg_datalog.extract.dtypes import is_float
 from gg_datalog.extract.exponents import over, wide
 from gg_datalog.extract.lower_math import added
+from gg_datalog.extract.lower_movement import beside
 from gg_datalog.extract.lower_optimizer import squared
 from gg_datalog.extract.lower_product import multiplied
 from gg_datalog.extract.lower_reduce import reduced
@@ -72,9 +73,7 @@ def _scaled(ctx: Context, x: View, trailing: int) -> View:
     """Weight and bias, which have dimensions in front of ``trailing`` ones."""
     for name in ("weight", "bias"):
         if ctx.argument(name) is not None:
-            by = ctx.tensor(name)
-            for _ in range(trailing):
-                by = by.unsqueezed(len(by.dims))
+            by = beside(ctx.tensor(name), trailing)
             x = multiplied(ctx, x, by) if name == "weight" else added(ctx, [(x, ONE), (by, ONE)])
     return x
 
@@ -98,19 +97,13 @@ def batch_norm(ctx: Context) -> Value:
     if training:
         mean, spread, apart = moments(ctx, x, [i for i in range(len(x.dims)) if i != 1])
     else:
-        mean, spread = (_beside(ctx.tensor(n), space) for n in ("running_mean", "running_var"))
+        mean, spread = (beside(ctx.tensor(n), space) for n in ("running_mean", "running_var"))
         apart = added(ctx, [(x, ONE), (mean, MINUS)])
     root = _inverse_root(ctx, spread)
     out = _scaled(ctx, multiplied(ctx, apart, root), space)
     if not training:
         return out, None, None
     return out, _per_channel(mean), _per_channel(root)
-
-
-def _beside(x: View, space: int) -> View:
-    for _ in range(space):
-        x = x.unsqueezed(len(x.dims))
-    return x
 
 
 def _per_channel(x: View) -> View:
@@ -127,7 +120,7 @@ def batch_norm_backward(ctx: Context) -> Value:
     if not ctx.argument("train") or not isinstance(wanted, tuple) or len(wanted) != 3:
         raise Unsupported("its statistics are not those of the batch")
     space, over_all = len(x.dims) - 2, [i for i in range(len(x.dims)) if i != 1]
-    mean, root = (_beside(ctx.tensor(n), space) for n in ("save_mean", "save_invstd"))
+    mean, root = (beside(ctx.tensor(n), space) for n in ("save_mean", "save_invstd"))
     many = count(prod(x.shape[i] for i in over_all)).inverse()
     apart = added(ctx, [(x, ONE), (mean, MINUS)])
     of_bias = reduced(ctx, g, over_all, "sum", True)
@@ -136,7 +129,7 @@ def batch_norm_backward(ctx: Context) -> Value:
     rest = [(g, ONE), (of_bias, MINUS * many), (multiplied(ctx, apart, by), MINUS * many)]
     of_input = multiplied(ctx, added(ctx, rest), root)
     if ctx.argument("weight") is not None:
-        of_input = multiplied(ctx, of_input, _beside(ctx.tensor("weight"), space))
+        of_input = multiplied(ctx, of_input, beside(ctx.tensor("weight"), space))
     found = (of_input, _per_channel(multiplied(ctx, together, root)), _per_channel(of_bias))
     return tuple(v if asked else None for v, asked in zip(found, wanted, strict=True))
 

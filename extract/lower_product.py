@@ -14,11 +14,11 @@ from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_lookup import masked_lookup
 from gg_datalog.extract.lower_mask import inverted, operands_of
 from gg_datalog.extract.lower_math import FINITE, integer_pair, is_bounded, kinds, times, vanishes
-from gg_datalog.extract.lower_movement import need, stretched
+from gg_datalog.extract.lower_movement import stretched, zeros_of
 from gg_datalog.extract.notes import Cleared
 from gg_datalog.extract.quotients import as_quotient, divided, shortened, term_by_term
 from gg_datalog.extract.records import Operator
-from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.side import _as_term
 from gg_datalog.extract.stacks import by_member
 from gg_datalog.extract.view import Base, View, broadcast, compose
@@ -48,7 +48,7 @@ def multiplied(ctx: Context, a: View, b: View) -> View:
         other = b if ctx.side.is_zero(a) else a
         if not may_be_infinite(other.base):
             vanishes(ctx, other)
-            return need(ctx.side.constant(scale(0)).expanded(broadcast([a, b])))
+            return zeros_of(ctx, broadcast([a, b]))
     short = shortened(ctx, a, b, broadcast([a, b]), "mul")
     if short is not None:
         return short

@@ -27,10 +27,10 @@ from gg_datalog.extract.exponents import (
 from gg_datalog.extract.graph import is_symbolic
 from gg_datalog.extract.lower_contract import piece_of
 from gg_datalog.extract.lower_math import added
-from gg_datalog.extract.lower_movement import need
+from gg_datalog.extract.lower_movement import zeros_of
 from gg_datalog.extract.pieces import MOST, boxes, flattened, spans_of
 from gg_datalog.extract.records import Concat, Operator
-from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.stacks import members_of
 from gg_datalog.extract.tabulated import chosen
 from gg_datalog.extract.view import View
@@ -271,7 +271,7 @@ def arg_extremum(ctx: Context, kind: str) -> View:
     keep = bool(ctx.argument("keepdim", default=False))
     if x.shape[dim] == 1:  # there is one position only
         shape = [e for i, e in enumerate(x.shape) if keep or i != dim]
-        return need(ctx.side.constant(scale(0)).expanded(shape))
+        return zeros_of(ctx, shape)
     letters = [str(i) for i in range(len(x.dims))]
     kept = [n for i, n in enumerate(letters) if i != dim]
 

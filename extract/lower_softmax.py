@@ -30,7 +30,7 @@ from gg_datalog.extract.exponents import (
 from gg_datalog.extract.lower_contract import contract
 from gg_datalog.extract.lower_mask import operands_of
 from gg_datalog.extract.lower_math import added, is_bottomless, plain
-from gg_datalog.extract.lower_movement import need, stretched
+from gg_datalog.extract.lower_movement import stretched, zeros_of
 from gg_datalog.extract.lower_product import multiplied
 from gg_datalog.extract.lower_reduce import members, reduced, summand
 from gg_datalog.extract.notes import Cleared, Shifted
@@ -105,7 +105,7 @@ def logaddexp(ctx: Context) -> Value:
 @lowers("aten.exp")
 def exp(ctx: Context) -> Value:
     if is_bottomless(ctx.tensor("self")):
-        return need(ctx.side.constant(scale(0)).expanded(ctx.tensor("self").shape))
+        return zeros_of(ctx, ctx.tensor("self").shape)
     if stacked(ctx.side, ctx.tensor("self")) is not None:
         return exponential(ctx, ctx.operand("self"))
     out = plain(ctx)

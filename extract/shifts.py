@@ -16,8 +16,8 @@ from typing import NamedTuple
 from gg_datalog.extract.context import Context
 from gg_datalog.extract.finite import may_be_infinite
 from gg_datalog.extract.lower_math import added, vanishes
-from gg_datalog.extract.lower_movement import joined, need, sliced
-from gg_datalog.extract.scale import ONE, scale
+from gg_datalog.extract.lower_movement import joined, sliced, zeros_of
+from gg_datalog.extract.scale import ONE
 from gg_datalog.extract.side import Side
 from gg_datalog.extract.view import View
 
@@ -139,7 +139,7 @@ def by_tap(
             met = _cut(ctx, x, axis.dim, cell.start + axis.offsets[tap], size)
             by = _cut(ctx, w, axis.dim, tap, 1)
             terms.append((by_tap(ctx, met, by, axes[1:], shape, one), ONE))
-        parts.append(added(ctx, terms) if terms else _zeros(ctx, shape))
+        parts.append(added(ctx, terms) if terms else zeros_of(ctx, shape))
         if len(terms) > 1:
             ctx.side.taps.add(parts[-1].base)
     return _joined(ctx, parts, axis.dim) if len(parts) > 1 else parts[0]
@@ -152,10 +152,6 @@ def _joined(ctx: Context, parts: Sequence[View], dim: int) -> View:
     found = joined(ctx, bare, kept.index(dim))
     dims = dict(zip(kept, found.dims, strict=True))
     return replace(found, dims=tuple(dims.get(i, ()) for i in range(len(parts[0].dims))))
-
-
-def _zeros(ctx: Context, shape: Sequence[int]) -> View:
-    return need(ctx.side.constant(scale(0)).expanded(shape))
 
 
 # ---- the gradient of the kernel
@@ -175,5 +171,5 @@ def of_kernel(
                 ours = _cut(ctx, g, axis.dim, start, end - start)
                 theirs = _cut(ctx, x, axis.dim, start + offset, end - start)
                 terms.append((of_kernel(ctx, ours, theirs, axes[1:], shape, one), ONE))
-        taps.append(added(ctx, terms) if terms else _zeros(ctx, shape))
+        taps.append(added(ctx, terms) if terms else zeros_of(ctx, shape))
     return joined(ctx, taps, axis.dim) if len(taps) > 1 else taps[0]
