@@ -23,8 +23,8 @@ def of_result(
     report: Report, facts: Facts, result: Path, task: Mapping[str, Any], scratch: Path
 ) -> Json:
     """The record of an item that has a verdict, but for its operators."""
-    keep = task["keep"] == "facts" or (task["keep"] == "failures" and report.verdict != "refines")
-    files = _kept(report, facts, result, task["key"], scratch) if keep else {}
+    kept = is_kept(report, task)
+    files = _kept(report, facts, result, task["key"], scratch) if kept else {}
     return {
         "status": report.verdict,
         "reason": "",
@@ -42,6 +42,12 @@ def of_result(
         "files": files,
         "page": "page" in files,
     }  # fmt: skip
+
+
+def is_kept(report: Report, task: Mapping[str, Any]) -> bool:
+    """Do facts, derived relations and page of this item stay?"""
+    keep = task["keep"]
+    return bool(keep == "facts" or (keep == "failures" and report.verdict != "refines"))
 
 
 def _finding(found: Finding) -> Json:

@@ -18,6 +18,7 @@ from gg_datalog.foundation.errors import EngineError, GGError, InputError
 if TYPE_CHECKING:
     import duckdb
 
+    from gg_datalog.result.report import Report
     from gg_datalog.result.store import Facts
 
 Json = dict[str, Any]
@@ -68,16 +69,19 @@ def _stage(stages: list[Json], name: str) -> Iterator[None]:
 
 # ---- check ---------------------------------------------------------------------------------------
 def _check(task: Mapping[str, Any], scratch: Path, stages: list[Json]) -> Json:
-    from gg_datalog.audit.rows import of_result, operators_of
+    from gg_datalog.audit.rows import is_kept, of_result, operators_of
     from gg_datalog.inference.run import Options, run_facts, run_given
+    from gg_datalog.result.database import forget
     from gg_datalog.result.store import open_facts
 
     options = Options.given(baseline=None, **_run_options(task), replayable=task["replayable"])
     result = scratch / "result"
     operators: list[Json] = []
 
-    def look(database: duckdb.DuckDBPyConnection) -> None:
+    def look(database: duckdb.DuckDBPyConnection, report: Report) -> None:
         operators.extend(operators_of(database))
+        if not is_kept(report, task):
+            forget(database)
 
     if task["kind"] == "facts":
         place = Path(task["place"])

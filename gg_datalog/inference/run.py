@@ -84,11 +84,11 @@ class Options:
         return cls(operators=tables, policy=Policy(severity, known), **chosen)
 
 
-Look = Callable[["duckdb.DuckDBPyConnection"], object]
-"""Something that looks at the database of a result before it is closed."""
+Look = Callable[["duckdb.DuckDBPyConnection", Report], object]
+"""Something that looks at the database of a result, and its report, before it is closed."""
 
 
-def nobody(database: duckdb.DuckDBPyConnection) -> None:
+def nobody(database: duckdb.DuckDBPyConnection, report: Report) -> None:
     """Nobody looks."""
 
 
@@ -184,7 +184,7 @@ def _write(
         report = run.options.policy.applied(report)
         if run.options.repairs and gap and any(map(_open, report.outputs)):
             report = replace(report, findings=_repaired(database, run, report, seconds, progress))
-        look(database)
+        look(database, report)
     stats["seconds"] = {phase: round(took, 4) for phase, took in seconds.items()}
     (fresh / REPORT).write_text(as_json(report) + "\n", encoding="utf-8")
     return report

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOCK = 32 * 2**10  # bytes: a hundred relations of a few rows each take 2 MB, not 12
-VIEWS = ("chains", "reasons", "verdict", "shards")
+BEFORE_BREAKS = ("needs",)
+AFTER_BREAKS = ("chains", "reasons", "verdict", "shards")
+VIEWS = (*BEFORE_BREAKS, *AFTER_BREAKS)
+"""The files of views: what chains are made of, and what speaks of where they break."""
 PATH = "SET search_path = 'main,internal'"
 """Names are those of views for people and of relations, then those that serve the program."""
 ENTRIES = 4  # how many of them are kept: of a few versions, 2 MB each
@@ -64,10 +67,10 @@ def connect_options() -> dict[str, Any]:
     return {"threads": int(said)} if said.isdecimal() and int(said) else {}
 
 
-def stored_queries() -> dict[str, str]:
-    """The queries whose answers are tables of a result, in the order in which they need each
-    other."""
-    return {name: query for text in _views() for name, query in STORED.findall(text)}
+def stored_queries(names: Sequence[str] = VIEWS) -> dict[str, str]:
+    """The queries of these files whose answers are tables of a result, in the order in which they
+    need each other."""
+    return {name: query for text in _views(names) for name, query in STORED.findall(text)}
 
 
 def _made(script: str) -> bytes:
@@ -84,13 +87,13 @@ def _made(script: str) -> bytes:
 # ---- the script ----------------------------------------------------------------------------------
 def _script(relations: Mapping[str, pa.Schema]) -> str:
     declared = (_table(name, schema) for name, schema in relations.items())
-    views = (STORED.sub(r"CREATE TABLE stored.\1 AS\n\2 WITH NO DATA;", text) for text in _views())
+    views = (STORED.sub(r"CREATE TABLE stored.\1 AS\n\2 WITH NO DATA;", text) for text in _views(VIEWS))
     return "\n".join([START, *declared, *_relation_views(relations), *views])
 
 
-def _views() -> tuple[str, ...]:
+def _views(names: Sequence[str]) -> tuple[str, ...]:
     folder = files("gg_datalog.result").joinpath("views")
-    return tuple(folder.joinpath(f"{name}.sql").read_text("utf-8") for name in VIEWS)
+    return tuple(folder.joinpath(f"{name}.sql").read_text("utf-8") for name in names)
 
 
 def _table(name: str, schema: pa.Schema) -> str:

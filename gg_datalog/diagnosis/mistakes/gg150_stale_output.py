@@ -80,7 +80,7 @@ _COMPUTED = """
 
 _EARLIER = """
     WITH RECURSIVE before(wants, tensor) AS (
-        SELECT w.wants, n.needs FROM wanted w JOIN seq_chain c ON c.wants = w.wants
+        SELECT w.wants, n.needs FROM wanted w JOIN seq_break c ON c.wants = w.wants
         JOIN seq_needs n ON n."of" = c.tensor
         WHERE c.tensor = ?
         UNION SELECT b.wants, n.needs FROM before b JOIN seq_needs n ON n."of" = b.tensor

@@ -160,8 +160,8 @@ def breaks(scene: Scene) -> Iterator[Break]:
 
 _FIRST = """
     SELECT DISTINCT c.tensor, o.reason, o.detail
-    FROM seq_chain c LEFT JOIN tensor_opaque o ON o.side = 'seq' AND o.tensor = c.tensor
-    WHERE c.first ORDER BY ALL"""
+    FROM seq_break c LEFT JOIN tensor_opaque o ON o.side = 'seq' AND o.tensor = c.tensor
+    ORDER BY ALL"""
 
 _BLOCKED = "SELECT reason, dist, operand FROM blocked WHERE seq = ? ORDER BY ALL"
 

@@ -77,7 +77,7 @@ _BREAKS = """
     WITH broken AS (
         SELECT DISTINCT b.dist, b.seq FROM chain_break b
         WHERE b.rank IS NOT NULL AND b.telling
-          AND coalesce(b.seq NOT IN (SELECT tensor FROM seq_chain WHERE first), true)
+          AND coalesce(b.seq NOT IN (SELECT tensor FROM seq_break), true)
     )
     SELECT list(DISTINCT b.dist ORDER BY b.dist), b.seq, s.node, o.reason, o.detail, k.reason,
            coalesce(list(DISTINCT k.operand ORDER BY k.operand)

@@ -59,7 +59,7 @@ _SUMS = """
         SELECT d.seq, s.gives AS dist,
                list((d.term, d.base, d.state, d.times) ORDER BY d.term) AS terms
         FROM sum_difference d JOIN dist_sum s ON s."by" = d.by
-        WHERE d.seq IN (SELECT tensor FROM seq_chain WHERE first)
+        WHERE d.seq IN (SELECT tensor FROM seq_break)
           AND EXISTS (
               SELECT 1 FROM sum_found c JOIN seq_sum q ON q."by" = c.seq
               WHERE c.dist = d.by AND q.gives = d.seq AND c.state = 'complete' AND is_one(c.times))

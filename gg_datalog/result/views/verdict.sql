@@ -85,7 +85,7 @@ CREATE TABLE stored.break_beyond AS
 WITH rank_first AS MATERIALIZED (
     SELECT DISTINCT wants, tensor AS dist,
            tensor IN (SELECT tensor FROM tensor_opaque WHERE side = 'dist') AS opaque
-    FROM dist_chain WHERE first
+    FROM dist_break
 )
 SELECT b.wants, b.rank, b.seq, b.dist, b.telling,
        EXISTS (SELECT 1 FROM tensor_opaque o WHERE o.side = 'seq' AND o.tensor = b.seq)
