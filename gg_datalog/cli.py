@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from gg_datalog.audit.commands import audit
-from gg_datalog.foundation.errors import GGError, InputError
+from gg_datalog.foundation.errors import GGError, InputError, is_memory
 from gg_datalog.foundation.garbage import collected_seldom
 from gg_datalog.foundation.signals import Stopped, end, stoppable
 from gg_datalog.foundation.version import __version__
@@ -487,6 +487,12 @@ def _leave(code: int) -> NoReturn:
 
 def _unexpected(error: Exception) -> InputError:
     text = " ".join(str(error).split())[:300]
+    if is_memory(error):
+        return InputError(
+            f"no memory is left: {text}".rstrip(": "),
+            None,
+            "free some, or use a machine with more of it; nothing was written",
+        )
     return InputError(
         f"something that should not happen: {type(error).__name__}: {text}",
         None,

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gg_datalog.foundation.errors import EngineError, GGError, InputError
+from gg_datalog.foundation.errors import EngineError, GGError, InputError, is_memory
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,10 +31,9 @@ def perform(task: Mapping[str, Any], scratch: Path) -> Json:
         record = (_capture if task["does"] == "capture" else _check)(task, scratch, stages)
     except GGError as error:
         record = {"status": status_of(error), "reason": str(error)}
-    except MemoryError as error:
-        record = {"status": "memory", "reason": f"no memory is left: {error}".rstrip(": ")}
     except Exception as error:
-        record = {"status": "crash", "reason": _told(error)}
+        told = _told(error)
+        record = {"status": "memory" if is_memory(error) else "crash", "reason": told}
     return {**record, "stages": stages}
 
 

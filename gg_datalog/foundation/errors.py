@@ -27,3 +27,8 @@ class InputError(GGError):
 
 class EngineError(GGError):
     """The rules could not be run: engine missing, program refused, time limit, crash."""
+
+
+def is_memory(error: BaseException) -> bool:
+    """Did Python or DuckDB find no more memory?"""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"

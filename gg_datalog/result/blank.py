@@ -87,7 +87,9 @@ def _made(script: str) -> bytes:
 # ---- the script ----------------------------------------------------------------------------------
 def _script(relations: Mapping[str, pa.Schema]) -> str:
     declared = (_table(name, schema) for name, schema in relations.items())
-    views = (STORED.sub(r"CREATE TABLE stored.\1 AS\n\2 WITH NO DATA;", text) for text in _views(VIEWS))
+    views = (
+        STORED.sub(r"CREATE TABLE stored.\1 AS\n\2 WITH NO DATA;", text) for text in _views(VIEWS)
+    )
     return "\n".join([START, *declared, *_relation_views(relations), *views])
 
 

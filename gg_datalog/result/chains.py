@@ -46,7 +46,9 @@ def write_breaks(connection: duckdb.DuckDBPyConnection) -> None:
         rows = [(wants, rank, end) for wants, rank, tensor in given for end in ends[tensor]]
         if rows:
             incoming = pa.table(list(zip(*rows, strict=True)), COLUMNS)  # noqa: F841 - read by name
-            connection.execute(f"INSERT INTO stored.{table} SELECT DISTINCT {columns} FROM incoming")
+            connection.execute(
+                f"INSERT INTO stored.{table} SELECT DISTINCT {columns} FROM incoming"
+            )
 
 
 def chain_ends(

@@ -32,9 +32,7 @@ PEOPLE = (
 """The views that people ask first; relations and records apart, the others serve the program."""
 MISSING = ("missing", "rank_wrong")
 """Derived relations without rows where no chain breaks."""
-AT_BREAKS = frozenset(
-    ("operator_pair", "chain_break", "range_origin", "blocked", "break_beyond")
-)
+AT_BREAKS = frozenset(("operator_pair", "chain_break", "range_origin", "blocked", "break_beyond"))
 """Stored queries that have an answer only where a chain breaks."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -651,6 +652,20 @@ def test_what_should_not_happen(
     assert ("Traceback" in found.err) == bool(debug)
     assert not (facts / "result").exists()
     assert not [p for p in facts.parent.iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), duckdb.OutOfMemoryException("of 1 MiB")])
+def test_memory_that_ends(
+    cli: Cli, facts: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def create(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("gg_datalog.inference.run.create", create)
+    found = cli("run", facts)
+    refused(found, "no memory is left", "a machine with more of it")
+    assert "should not happen" not in found.err
+    assert not (facts / "result").exists()
 
 
 def test_as_a_module() -> None:
