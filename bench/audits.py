@@ -2,9 +2,11 @@
 
     python bench/audits.py --items 10000                 # on this machine
     python bench/audits.py --items 10000 --ray auto      # on a Ray cluster that is there
+    python bench/audits.py --items 10000 --small         # pairs of a few operators
     python bench/audits.py --known 100000                # made-up items, all of them known already
 
-The pairs are layers of a GPT on two ranks, each of another size, so that none is like another one.
+The pairs are GPTs of one layer on two ranks, or products cut along what is summed (`--small`), each
+of another size, so that none is like another one.
 CPU seconds are those of all processes of the audit, imports and the coordinator included; they
 stay what they are beside other jobs, the rate does not. On Ray the items' own are counted alone.
 Memory is the largest of the coordinator. `--keep-in DIR` keeps cases and audit there.
@@ -24,6 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import gpt
+from graphs import Case, Graph, Input, even
 from used import run
 
 from gg_datalog.audit.database import asked, ensure
@@ -46,12 +49,30 @@ TOTALS = """
 
 
 # ---- items ---------------------------------------------------------------------------------------
-def write_cases(folder: Path, count: int) -> None:
+def write_cases(folder: Path, count: int, small: bool) -> None:
     """So many pairs, one below the other."""
     for number in range(count):
-        place = folder / f"{number // 1000:03}" / f"layer-{number:06}"
+        place = folder / f"{number // 1000:03}" / f"pair-{number:06}"
         if not place.exists():
-            gpt.case(gpt.Sizes(layers=1, ffn=SMALLEST + 2 * number)).write(place)
+            size = SMALLEST + 2 * number
+            case = product(size) if small else gpt.case(gpt.Sizes(layers=1, ffn=size))
+            case.write(place)
+
+
+def product(size: int, ranks: int = 2) -> Case:
+    """Gelu of ``[16, size] @ [size, 16]``, of which each rank adds up a part."""
+    inputs = [
+        Input("x", (16, size), "float32", even(1, size, ranks)),
+        Input("w", (size, 16), "float32", even(0, size, ranks)),
+    ]
+    graphs = [Graph(None), *map(Graph, range(ranks))]
+    for graph in graphs:
+        total = graph.aten("mm", *map(graph.placeholder, inputs))
+        if graph.rank is not None:
+            total = graph.call("_c10d_functional.all_reduce.default", total, "sum", "tp")
+            total = graph.call("_c10d_functional.wait_tensor.default", total)
+        graph.output([graph.aten("gelu", total)])
+    return Case(graphs[0], graphs[1:], inputs, [("gelu", "gelu")], group="tp")
 
 
 def known_items(count: int) -> list[Item]:
@@ -141,9 +162,9 @@ def work_folder(given: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def measure_items(home: Path, count: int, options: Sequence[str], ray: bool) -> None:
+def measure_items(home: Path, count: int, options: Sequence[str], ray: bool, small: bool) -> None:
     """An audit of so many pairs, then the same once more, with all of them known."""
-    write_cases(home / "cases", count)
+    write_cases(home / "cases", count, small)
     out = home / "audit"
     command = [sys.executable, "-m", "gg_datalog", "audit", str(home / "cases"), "-o", str(out)]
     audited([*command, *options], out, "first run", ray)
@@ -171,6 +192,7 @@ def main() -> None:
     )
     parser.add_argument("--items", type=int, metavar="N", help="so many pairs")
     parser.add_argument("--known", type=int, metavar="N", help="so many made-up items")
+    parser.add_argument("--small", action="store_true", help="products instead of layers")
     parser.add_argument("--ray", metavar="ADDRESS|auto", help="as for audit")
     parser.add_argument("--jobs", metavar="N", help="as for audit")
     parser.add_argument("--keep-in", type=Path, metavar="DIR", help="keep what is written")
@@ -184,7 +206,7 @@ def main() -> None:
     ]
     if given.items:
         with work_folder(given.keep_in) as home:
-            measure_items(home, given.items, passed, given.ray is not None)
+            measure_items(home, given.items, passed, given.ray is not None, given.small)
     if given.known:
         with TemporaryDirectory() as folder:
             measure_known(Path(folder), given.known)

@@ -11,8 +11,9 @@ from gg_datalog.extract.documents import CaseDocuments
 from gg_datalog.foundation.folders import replaced_folder, write_manifest
 from gg_datalog.tracing.constants import known_values, with_values
 from gg_datalog.tracing.export import groups_document
+from gg_datalog.tracing.flattened import told_as_rows
 from gg_datalog.tracing.override import Override
-from gg_datalog.tracing.pairing import relate
+from gg_datalog.tracing.pairing import counterparts, relate
 from gg_datalog.tracing.record import SEQUENTIAL, InputRecord, RankRecord
 from gg_datalog.tracing.results import pair_results
 
@@ -51,6 +52,7 @@ def paired(
     about: Mapping[str, Any],
 ) -> Pair:
     """The documents of a case: graphs, groups, input relations and outputs."""
+    ranks = [told_as_rows(r, counterparts(sequential, r, override)) for r in ranks]
     related = relate(sequential, ranks, override, world_size)
     notes = {note: None for record in ranks for note in record.notes}
     results = pair_results(sequential, ranks, related, world_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
@@ -69,20 +70,16 @@ def relate(
     """One or more rows for every input of every rank whose counterpart is known."""
     found = Related()
     used: set[str] = set()
-    theirs = _by_place(sequential)
     for record in ranks:
         found.records[record.rank] = record
         for one in record.inputs:
             found.shapes.setdefault(one.name, {})[record.rank] = one.local
     for record in ranks:
-        passed = theirs if theirs.keys() == _by_place(record).keys() else {}
+        belongs = counterparts(sequential, record, override)
         for one in record.inputs:
-            declared = override.declared(one.name)
-            name = one.name if declared is None else declared.sequential(one.name)
-            ours = None if declared is not None else passed.get(one.passed)
-            ours = ours or _counterpart(sequential, name, one.kind)
+            declared, ours = override.declared(one.name), belongs.get(one.node)
             if ours is None:
-                _without_counterpart(one, name, record, declared, found)
+                _without_counterpart(one, record, declared, found)
                 continue
             used.add(ours.node)
             found.held.append((ours, record.rank, one))
@@ -94,6 +91,22 @@ def relate(
         if one.node not in used:
             found.warnings.append(f"no rank has an input that holds `{one.name}`")
     override.check_used()
+    return found
+
+
+def counterparts(
+    sequential: RankRecord, record: RankRecord, override: Override
+) -> dict[str, InputRecord]:
+    """The sequential input that an input of a rank, by its node, belongs to, where there is one."""
+    found: dict[str, InputRecord] = {}
+    theirs = _by_place(sequential)
+    passed = theirs if theirs.keys() == _by_place(record).keys() else {}
+    for one in record.inputs:
+        declared = override.declared(one.name)
+        name = one.name if declared is None else declared.sequential(one.name)
+        ours = None if declared is not None else passed.get(one.passed)
+        ours = ours or _counterpart(sequential, name, one.kind)
+        found |= {} if ours is None else {one.node: ours}
     return found
 
 
@@ -110,11 +123,12 @@ def _counterpart(sequential: RankRecord, name: str, kind: str) -> InputRecord | 
 
 
 def _without_counterpart(
-    one: InputRecord, name: str, record: RankRecord, declared: Declared | None, found: Related
+    one: InputRecord, record: RankRecord, declared: Declared | None, found: Related
 ) -> None:
     if declared is not None and not declared.optional:
         raise InputError(
-            f"{declared.where} pairs `{one.name}` of {record.who} with `{name}`, which is no input "
+            f"{declared.where} pairs `{one.name}` of {record.who} with "
+            f"`{declared.sequential(one.name)}`, which is no input "
             "of the sequential program",
             None,
             "correct `sequential` there",
@@ -151,6 +165,12 @@ def _rows(
             yield {**head, "seq_box": seq_box, "dist_box": dist_box}
         return
     yield from _guessed(ours, one, record, head, world_size, found)
+
+
+def _own_shape(one: InputRecord) -> list[int]:
+    """The shape that the program has."""
+    sizes = _sizes(one.local)
+    return [prod(sizes)] if one.flattened else sizes
 
 
 def _sizes(shape: Sequence[int | str]) -> list[int]:
@@ -209,12 +229,12 @@ def _guessed(
             return
     if guess is None:
         found.warnings.append(
-            f"`{one.name}` of {record.who} is {_sizes(one.local)}, sequentially "
+            f"`{one.name}` of {record.who} is {_own_shape(one)}, sequentially "
             f"{_sizes(ours.shape)}: left open, say in relations.toml what it holds"
         )
         return
     box, what = guess
-    found.guess(one.name, what)
+    found.guess(one.name, f"{what}, flattened" if one.flattened else what)
     yield {**head} if one.local == ours.shape else {**head, "seq_box": box}
 
 
@@ -233,6 +253,8 @@ def _guess(
     box = [[0, e] for e in theirs]
     if mine == theirs:
         return box, "replicas of the sequential input"
+    if one.flattened:
+        return _run_guess(mine, theirs, one, record, world_size)
     cut = [d for d, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b]
     parts = mine[cut[0]] // theirs[cut[0]] if len(cut) == 1 and theirs[cut[0]] else 0
     fits = len(mine) == len(theirs) and len(cut) == 1 and parts * theirs[cut[0]] == mine[cut[0]]
@@ -242,6 +264,29 @@ def _guess(
     width = theirs[cut[0]]
     box[cut[0]] = [place * width, (place + 1) * width]
     return box, f"one of {parts} shards of dimension {cut[0]}, {order}"
+
+
+def _run_guess(
+    mine: Sequence[int],
+    theirs: Sequence[int],
+    one: InputRecord,
+    record: RankRecord,
+    world_size: int,
+) -> tuple[Box, str] | None:
+    """The same of a flattened share: so many elements, share after share."""
+    count = prod(theirs)
+    parts, rest = divmod(prod(mine), count)
+    if rest or world_size % parts:
+        return None
+    place, order = _place(one, record, parts, world_size)
+    box, first = list[list[int]](), place * count
+    for dim, width in enumerate(theirs):
+        inner = prod(mine[dim + 1 :])
+        start = first // inner % mine[dim]
+        if start + width > mine[dim]:
+            return None
+        box.append([start, start + width])
+    return box, f"one of {parts} shares of all elements, {order}"
 
 
 def _uneven(

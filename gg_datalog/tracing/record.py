@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 Json = dict[str, Any]
 SEQUENTIAL = -1  # the rank of the sequential program
 Group = tuple[list[int], int]  # ranks, and the place among the groups of these ranks
+
+
+def unused(name: str, names: Container[str]) -> str:
+    """The name, with underscores behind it until it is none of these."""
+    return name if name not in names else unused(f"{name}_", names)
 
 
 def named(rank: int) -> str:
@@ -23,6 +28,8 @@ class InputRecord:
     ``local`` and ``shape`` are the local and the global shape; ``pieces`` are pairs of boxes
     (global, local), or None where nothing in the program says which; ``because`` is what says it.
     ``passed`` is where an argument was passed by place: the place, and the way inside of it.
+    ``flattened`` is true where the program has it in one dimension (see
+    :mod:`gg_datalog.tracing.flattened`); both shapes are those before.
     ``value`` is what a buffer or an attribute holds, where literals and shapes say it (see
     :func:`gg_datalog.tracing.values.unpacked`); ``saved`` is true where a checkpoint has it, too.
     """
@@ -38,6 +45,7 @@ class InputRecord:
     passed: str = ""
     value: bytes | None = None
     saved: bool = False
+    flattened: bool = False
 
     @property
     def gradient(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gg_datalog.tracing.pairing import Held, Related
 from gg_datalog.tracing.pieces import Box
-from gg_datalog.tracing.record import InputRecord
+from gg_datalog.tracing.record import InputRecord, unused
 
 Json = dict[str, Any]
 
@@ -110,14 +110,10 @@ def cut(graph: Json, node: str, share: Share) -> tuple[Json, str]:
         args = [{"node": row["name"]}, dim, lo, hi]
         row = {
             **{key: row[key] for key in ("dtype", "source", "module") if key in row},
-            "name": _unused(f"{node}_{dim}_{lo}_{hi}", names),
+            "name": unused(f"{node}_{dim}_{lo}_{hi}", names),
             "op": "call_function", "target": "aten.slice.Tensor", "args": args, "kwargs": {},
             "shape": list(shape),
         }  # fmt: skip
         names.add(row["name"])
         nodes.append(row)
     return {**graph, "nodes": [*nodes, output]}, str(row["name"])
-
-
-def _unused(name: str, names: set[str]) -> str:
-    return name if name not in names else _unused(f"{name}_", names)
