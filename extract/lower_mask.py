@@ -272,3 +272,14 @@ def triangle(ctx: Context) -> Value:
     if ctx.side.is_one(x):
         return stretched(mask, x.shape).scaled(x.scale)
     return masked(ctx, x, inverted(ctx, mask), scale(0))
+
+
+@lowers("aten.eye")
+def eye(ctx: Context) -> Value:
+    """Ones on the diagonal: what lies on it or above, without what lies above it."""
+    rows = ctx.argument("n")
+    columns = ctx.argument("m", default=rows)
+    if type(rows) is not int or type(columns) is not int or min(rows, columns) < 1:
+        raise Unsupported("its size is not known")
+    above = inverted(ctx, diagonal(ctx, rows, columns, False, 0))
+    return masked(ctx, diagonal(ctx, rows, columns, True, 0), above, scale(0))

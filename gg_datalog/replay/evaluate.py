@@ -449,6 +449,10 @@ def evaluate(
             raise NotEvaluated(f"a part of {op.signature}")
         rows = _along(torch.arange(full[whole[0]]), whole[0], len(full))
         return contracted(operands[1] == rows, operands[0], whole)
+    if counting := COUNTING.fullmatch(op.signature):
+        (created,) = (i for i, x in enumerate(op.labels) if x.kind == "created")
+        start, step = map(int, counting.groups())
+        return _along(start + step * torch.arange(full[created]), created, len(full))
     if name.startswith("constant"):
         number = float(name[-1])  # whole ones as integers, which keep those beyond 2**53
         return torch.tensor(int(number) if number.is_integer() else number)
@@ -472,6 +476,7 @@ def _cast(signature: str, value: Tensor) -> Tensor:
     return value if wanted is None else as_dtype(value, wanted)
 
 
+COUNTING = re.compile(r"arange\((-?\d+), (-?\d+)\)")
 KNOWN = ("aten", "prims", "hlo", "")  # others have a stand-in only
 
 

@@ -360,7 +360,46 @@ SEEN = (
     SHARES.miss("divided by the own sum", "n1 = add.Tensor(n0, ", "n1 = add.Tensor(0, "),
 )  # fmt: skip
 
+# Ones on the diagonal: each rank has its own block of them, beside which there is nothing.
+ONES = """
+x: f32[6, 6]
+return mul.Tensor(x, eye(6))
+"""
+OWN = """
+x: f32[3, 6]
+own = mul.Tensor(slice.Tensor(x, 1, 3 * rank, 3 * rank + 3), eye(3))
+nil: f32[3, 3] = zeros([3, 3])
+a: f32[3, 3] = own if rank == 0 else nil
+b: f32[3, 3] = nil if rank == 0 else own
+return cat([a, b], 1)
+"""
+STRIPES = """
+x: f32[3, 6]
+return mul.Tensor(x, slice.Tensor(eye(6), 0, 3 * rank, 3 * rank + 3))
+"""
+TARGETS = """
+x: f32[6, 6]
+y = sub.Tensor(mul.Tensor(eye(6), 2), 1)
+return mul.Tensor(x, y)
+"""
+OWN_TARGETS = """
+x: f32[3, 6]
+y = sub.Tensor(mul.Tensor(slice.Tensor(eye(6), 0, 3 * rank, 3 * rank + 3), 2), 1)
+return mul.Tensor(x, y)
+"""
+IDENTITY = Case("rows of ones on the diagonal", ONES, STRIPES)
+EYES = (
+    IDENTITY,
+    IDENTITY.miss("rows of another rank", "0, 3 * rank, 3 * rank + 3", "0, 3 - 3 * rank, 6 - 3 * rank"),
+    IDENTITY.miss("of the rank's own rows", "slice.Tensor(eye(6), 0, 3 * rank, 3 * rank + 3)", "eye.m(3, 6)"),
+    IDENTITY.but("more columns", seq=ONES.replace("eye(6)", "eye.m(6, 6)"), maps=None),
+    IDENTITY.but("all above it, too", dist=STRIPES.replace("eye(6)", "triu(ones([6, 6]), 0)")),
+    Case("numbers made of them", TARGETS, OWN_TARGETS),
+    Case("of one row", "x: f32[4, 1]\nreturn mul.Tensor(x, eye(1))", "x: f32[2, 1]\nreturn mul.Tensor(x, eye(1))"),
+    Case("blocks in the wrong place", ONES, OWN.replace("rank == 0", "rank == 1"), maps=()),
+)  # fmt: skip
 
-@table(*BLOCKS, *TOTALS, *BOTH, *SEEN, *FACTORS)
+
+@table(*BLOCKS, *TOTALS, *BOTH, *SEEN, *FACTORS, *EYES)
 def test_halves(case: Case, outcomes: Outcomes) -> None:
     check(case, outcomes(case))
