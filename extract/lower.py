@@ -341,6 +341,10 @@ def _described(ctx: Context, node: Node, name: str) -> Value:
         ctx.node = _renamed(node, name)
         return HANDLERS[name](ctx)
     if name in table.elementwise:
+        if node.signature is not None and len(node.signature.results) > 1:
+            raise Unsupported(
+                "it has several results: [elementwise] is for one, [[operator]] for more"
+            )
         ctx.node = _renamed(node, name)
         return lower_math.plain(ctx)
     raise Unsupported("not in the operator table")

@@ -152,6 +152,8 @@ def read_manifest(folder: Path, kind: str, made_by: str) -> Json:
         text = getattr(error, "strerror", None) or error
         raise InputError(f"the manifest cannot be read: {text}", str(path), hint) from None
     if not isinstance(document, dict) or document.get("kind") != kind:
+        if (folder / kind / MANIFEST).is_file():  # as `verify -o` has them below one folder
+            hint = f"give {folder / kind}"
         raise InputError(f"the manifest is not that of a {kind} folder", str(path), hint)
     return document
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
 
 AGAIN = "run `gg-datalog run` again"
-_CURRENT = "SELECT 1 FROM duckdb_views() WHERE view_name = 'held_tensor'"  # the newest one
+_CURRENT = "SELECT 1 FROM duckdb_views() WHERE view_name = 'seq_break'"  # the newest one
 
 
 def read_result(folder: Path) -> tuple[Report, dict[str, Any]]:

@@ -97,3 +97,14 @@ def test_a_row_replaces_the_one_that_is_there(cli: Cli, tmp_path: Path, table: P
     stricter.write_text(table.read_text().replace("linear = [0]", 'whole = ["f"]'))
     options = ("--operators", table, "--operators", stricter)
     assert _status(cli, _sharded(tmp_path), tmp_path, *options) == 3
+
+
+def test_several_results_are_not_element_by_element(cli: Cli, tmp_path: Path) -> None:
+    table = tmp_path / "frexp.toml"
+    table.write_text('[elementwise]\n"aten.frexp" = []\n')
+    both = call("both", "aten.frexp.Tensor", ["%x"], None)
+    first = call("y", "<built-in function getitem>", ["%both", 0], [4])
+    program = graph(placeholder("x", [4]), both, first, returns("y"))
+    case = write_case(tmp_path / "case", {"seq": program, "dist.r0": program})
+    found = cli("verify", case, "--operators", table)
+    assert "it has several results: [elementwise] is for one" in found.out

@@ -163,6 +163,19 @@ def test_who_takes_part_in_a_collective(cli: Cli, good: Path, tmp_path: Path) ->
     ]
 
 
+def test_what_all_members_get_is_listed_for_each(cli: Cli, judged: Callable[[bool], Path]) -> None:
+    result = judged(True) / "result"
+    sql = "SELECT rank, node, text FROM relation WHERE node = 'total' ORDER BY ALL"
+    found = cli("query", result, "--sql", sql, "--format", "json").report
+    assert [(r["rank"], r["text"].partition(" = ")[0]) for r in found] == [
+        (0, "r0.total"),
+        (1, "r1.total"),
+    ]
+    assert len({r["text"].partition(" = ")[2] for r in found}) == 1
+    for node in ("r0.total", "r1.total"):
+        assert cli("query", result, "where", node, "--format", "json").report
+
+
 def test_a_tensor_where_one_is_asked_for(cli: Cli, result: Path) -> None:
     for arguments, told in (
         (("where",), "`where` asks about one tensor"),
@@ -233,6 +246,14 @@ def test_a_result_of_an_earlier_release(cli: Cli, result: Path) -> None:
     assert "the database is one of another release" in found.err
     sql = "SELECT seq FROM output_name"
     assert cli("query", result, "--sql", sql, "--format", "json").report == [{"seq": "y"}]
+
+
+def test_a_folder_that_verify_kept(cli: Cli, good: Path, tmp_path: Path) -> None:
+    out = tmp_path / "kept"
+    assert cli("verify", good, "-o", out).status == 0
+    found = cli("query", out, "shards")
+    assert found.status == 2
+    assert f"give {out / 'result'}" in found.err
 
 
 def test_a_result_may_be_moved(cli: Cli, result: Path, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 -- Who holds what, what computes it, and what meets. Everything here is for people: it names what it
 -- needs with its schema, so that it is there whoever opens the database.
 
+-- What several ranks get from a collective may be one tensor: then it has a node on each of them.
 CREATE VIEW internal.made_tensor AS
-SELECT side, tensor, any_value(rank) AS rank, arg_min(name, position) AS node
-FROM graph_node WHERE tensor <> '' GROUP BY side, tensor;
+SELECT side, tensor, rank, arg_min(name, position) AS node
+FROM graph_node WHERE tensor <> '' GROUP BY side, tensor, rank;
 COMMENT ON VIEW internal.made_tensor IS
-    'Base tensors under the name of the first node that has it; what a node needs on its way has none.';
+    'Base tensors under the name of the first node of each rank that has it; what a node needs on its '
+    'way has none.';
 
 CREATE VIEW shard AS
 SELECT d.rank, d.node, s.node AS seq, b.place AS dim, b.lo, b.hi,
@@ -126,11 +128,16 @@ LEFT JOIN internal.block_text y ON y.block = h.block AND y.side = 'seq' AND y.sh
 COMMENT ON VIEW internal.relation_text IS 'Every row of `holds` as a person writes it.';
 
 CREATE VIEW relation AS
-SELECT DISTINCT rank, node, seq_node AS seq, text FROM internal.relation_text;
+SELECT rank, node, seq_node AS seq, text FROM internal.relation_text
+UNION
+SELECT m.rank, m.node, t.seq_node,
+       'r' || m.rank || '.' || m.node || substr(t.text, length('r' || t.rank || '.' || t.node) + 1)
+FROM internal.relation_text t
+JOIN internal.made_tensor m ON m.side = 'dist' AND m.tensor = t.dist AND m.rank <> t.rank;
 COMMENT ON VIEW relation IS
     'Relation `text` between node `node` of rank `rank` and sequential `seq`, as `explain` writes it: '
     '`r0.mm = Partial(sum over 0:256 of 512 in mm_1) of mm_1[:, 0:64]`. Dimensions of one position '
-    'are not counted.';
+    'are not counted. What all members of a collective get is listed for each of them.';
 
 -- ---- graphs -------------------------------------------------------------------------------------
 
@@ -139,7 +146,6 @@ SELECT side, rank, name AS node, target, source, module, dtype, shape
 FROM graph_node WHERE op = 'call_function';
 COMMENT ON VIEW operator IS 'What the graphs compute: one row per call, as it was captured.';
 
--- What several ranks get from a collective may be one tensor: then it has a node on each of them.
 CREATE VIEW edge AS
 WITH held AS (
     SELECT side, rank, tensor, arg_min(name, position) AS node
@@ -160,8 +166,9 @@ LEFT JOIN held h ON h.side = n.side AND h.rank = t.rank AND h.tensor = n.needs
 WHERE (t.rank, t.node) <> (coalesce(h.rank, o.rank), coalesce(h.node, o.node));
 COMMENT ON VIEW edge IS
     'Node `node` of rank `rank` is computed from `operand` of rank `operand_rank` (another one where '
-    'ranks exchange something), which is its operand `place`. Nodes that only move or scale are looked '
-    'through. Of the sequential graph (side seq) ranks are 0.';
+    'ranks exchange something). Nodes that only move or scale are looked through; `place` counts terms '
+    'and operands as the rules have them, not the arguments of the call. Of the sequential graph (side '
+    'seq) ranks are 0.';
 
 CREATE OR REPLACE VIEW collective AS
 WITH met AS (
