@@ -147,7 +147,9 @@ def chart(figures: Sequence[Figure], path: Path) -> None:
                           label=f"gg-datalog, {kind}: CPU seconds")  # fmt: skip
         axes.set(xscale="log", yscale="log", xlabel="layers x ranks", ylabel="seconds")
         axes.grid(color=grey, alpha=0.25, linewidth=0.5)
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(
+            frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2
+        )
         axes.spines[["top", "right"]].set_visible(False)
         path.parent.mkdir(parents=True, exist_ok=True)
         canvas.savefig(path, transparent=True, bbox_inches="tight", metadata={"Date": None})
