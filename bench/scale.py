@@ -93,7 +93,7 @@ def measured(python: str, kind: str, layers: int, ranks: int) -> Figure:
 
 def used(python: str, *arguments: str) -> Used:
     """What a command of gg-datalog uses; a pair that does not refine is a mistake here."""
-    return run([python, "-m", "gg_datalog", *arguments], codes=(0,))
+    return run([python, "-P", "-m", "gg_datalog", *arguments], codes=(0,))  # not the checkout here
 
 
 def exponent(figures: Sequence[Figure], size: str) -> float:

@@ -450,9 +450,9 @@ def evaluate(
         rows = _along(torch.arange(full[whole[0]]), whole[0], len(full))
         return contracted(operands[1] == rows, operands[0], whole)
     if counting := COUNTING.fullmatch(op.signature):
-        (created,) = (i for i, x in enumerate(op.labels) if x.kind == "created")
+        (along,) = (i for i, x in enumerate(op.labels) if x.kind == "created")
         start, step = map(int, counting.groups())
-        return _along(start + step * torch.arange(full[created]), created, len(full))
+        return _along(start + step * torch.arange(full[along]), along, len(full))
     if name.startswith("constant"):
         number = float(name[-1])  # whole ones as integers, which keep those beyond 2**53
         return torch.tensor(int(number) if number.is_integer() else number)
