@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,13 @@ PUBLISHED: Mapping[str, Mapping[tuple[int, int], float]] = {
 """Seconds of Entangle by layers and ranks, on 16 cores of an EPYC 7302P: read off the curves of
 GPT_scalability.pdf and Llama-3_scalability.pdf in examples/reference_figures of
 github.com/nyu-systems/Entangle (figure 4 of the paper)."""
+
+HEAD = """
+ <title>Seconds against layers times ranks</title>
+ <style>
+  svg { --ink: #55616e }
+  @media (prefers-color-scheme: dark) { svg { --ink: #aab4bf } }
+ </style>"""
 
 
 @dataclass(frozen=True)
@@ -154,6 +162,9 @@ def chart(figures: Sequence[Figure], path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         canvas.savefig(path, transparent=True, bbox_inches="tight", metadata={"Date": None})
         pyplot.close(canvas)
+    if path.suffix == ".svg":
+        drawn = path.read_text(encoding="utf-8").replace(grey, "var(--ink)")
+        path.write_text(re.sub(r"(<svg[^>]*>)", rf"\1{HEAD}", drawn, count=1), encoding="utf-8")
 
 
 def loaded(path: Path | None) -> list[Figure]:
