@@ -52,7 +52,8 @@ TOTALS = """
 def write_cases(folder: Path, count: int, small: bool) -> None:
     """So many pairs, one below the other."""
     for number in range(count):
-        place = folder / f"{number // 1000:03}" / f"pair-{number:06}"
+        kind = "product" if small else "layer"
+        place = folder / f"{number // 1000:03}" / f"{kind}-{number:06}"
         if not place.exists():
             size = SMALLEST + 2 * number
             case = product(size) if small else gpt.case(gpt.Sizes(layers=1, ffn=size))

@@ -118,7 +118,7 @@ def exponent(figures: Sequence[Figure], size: str) -> float:
 def rows(figures: Iterable[Figure], before: Mapping[tuple[str, int, int], Figure]) -> list[str]:
     """The table in Markdown."""
     lines = [
-        "| pair | extract, CPU s | run, CPU s | both, s | peak MB | times before | Entangle, s |",
+        "| pair | extract, CPU s | run, CPU s | both, s | peak MB | of before | Entangle, s |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for f in figures:

@@ -491,7 +491,7 @@ def _unexpected(error: Exception) -> InputError:
         return InputError(
             f"no memory is left: {text}".rstrip(": "),
             None,
-            "free some, or use a machine with more of it; nothing was written",
+            "free some, or use a machine with more of it",
         )
     return InputError(
         f"something that should not happen: {type(error).__name__}: {text}",

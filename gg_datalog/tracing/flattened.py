@@ -3,17 +3,18 @@
 ZeRO and its kin keep a share of a weight as a tensor of one dimension: f32[16] of f32[8, 4]. Where
 that is whole rows (or a range of one row), the graph says f32[4, 4] and flattens it first. So
 placements, guesses and pieces mean the same as for a share that was not flattened. Its new value
-comes back as the same rows.
+comes back as the same rows, if it is flat, too; an input whose new value is not is left as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from gg_datalog.tracing.record import InputRecord, RankRecord, unused
+from gg_datalog.tracing.results import nodes_read
 
 Json = dict[str, Any]
 Size = int | str
@@ -25,12 +26,19 @@ def told_as_rows(record: RankRecord, counterparts: Mapping[str, InputRecord]) ->
     Args:
         counterparts: the sequential input that belongs to a node of the rank.
     """
+    graph, found = record.graph, dict(record.outputs)
+    forms = {row["name"]: row.get("shape") for row in graph["nodes"]}
     shapes: dict[str, list[int]] = {}
     for one in record.inputs:
         ours = counterparts.get(one.node)
-        if ours is not None and one.pieces is None and one.value is None:
-            rows = rows_of(one.local, ours.shape)
-            shapes |= {} if rows is None else {one.node: rows}
+        if ours is None or one.pieces is not None or one.value is not None:
+            continue
+        rows, update = rows_of(one.local, ours.shape), found.get(one.update)
+        # a new value of another form is none of the same rows: that is for GG155 to tell
+        if rows is not None and (update is None or forms[update] == list(one.local)):
+            shapes[one.node] = rows
+    used, read = set(nodes_read(graph, values=True)), set(nodes_read(graph))
+    shapes = {node: rows for node, rows in shapes.items() if node in used or node not in read}
     if not shapes:
         return record
     inputs = [
@@ -39,13 +47,9 @@ def told_as_rows(record: RankRecord, counterparts: Mapping[str, InputRecord]) ->
         else one
         for one in record.inputs
     ]
-    graph = _flattening(record.graph, shapes)
     updates = {one.update: shapes[one.node] for one in inputs if one.node in shapes}
-    returned = [(name, node, updates.get(name)) for name, node in record.outputs]
-    outputs = []
-    for name, node, rows in returned:
-        graph, kept = (graph, node) if rows is None else _as_rows(graph, node, rows)
-        outputs.append((name, kept))
+    graph = _flattening(graph, shapes, used)
+    graph, outputs = _as_rows(graph, record.outputs, updates, shapes)
     return replace(record, inputs=inputs, outputs=outputs, graph=graph)
 
 
@@ -63,35 +67,50 @@ def rows_of(local: Sequence[Size], shape: Sequence[Size]) -> list[int] | None:
     return None
 
 
-def _flattening(graph: Json, shapes: Mapping[str, Sequence[int]]) -> Json:
-    """The graph with inputs of these shapes, which are flattened before anything is done."""
+def _flattening(graph: Json, shapes: Mapping[str, Sequence[int]], used: Collection[str]) -> Json:
+    """The graph with inputs of these shapes, flattened before anything is done with them. What is
+    returned as it came in is returned as rows."""
     names = {row["name"] for row in graph["nodes"]}
     views: dict[str, str] = {}
     for node in shapes:
-        views[node] = unused(f"{node}_flat", names)
-        names.add(views[node])
-    inputs, rest = [], []
+        if node in used:
+            views[node] = unused(f"{node}_flat", names)
+            names.add(views[node])
+    inputs, rest = list[Json](), list[Json]()
     for row in graph["nodes"]:
         if row["name"] in shapes:
-            count = row["shape"]
             inputs.append({**row, "shape": list(shapes[row["name"]])})
-            rest.append(_view(views[row["name"]], row, count))
+            if row["name"] in views:
+                rest.append(_view(views[row["name"]], row, row["shape"]))
         elif row["op"] == "placeholder":
             inputs.append(row)
+        elif row["op"] == "output":
+            rest.append(row)
         else:
             rest.append({**row, **{k: _renamed(row[k], views) for k in ("args", "kwargs")}})
     return {**graph, "nodes": [*inputs, *rest]}
 
 
-def _as_rows(graph: Json, node: str, rows: Sequence[int]) -> tuple[Json, str]:
-    """The graph that returns a node as rows, too, and what these are called."""
+def _as_rows(
+    graph: Json,
+    outputs: Sequence[tuple[str, str]],
+    updates: Mapping[str, Sequence[int]],
+    shapes: Collection[str],
+) -> tuple[Json, list[tuple[str, str]]]:
+    """The graph that returns new values of flattened inputs as rows, and its outputs."""
     *nodes, output = graph["nodes"]
-    name = unused(f"{node}_rows", {row["name"] for row in nodes})
-    of = next(row for row in nodes if row["name"] == node)
-    place = {key: of[key] for key in ("source", "module") if key in of}
-    values = [*output["args"][0], {"node": name}]
-    nodes = [*nodes, {**_view(name, of, rows), **place}, {**output, "args": [values]}]
-    return {**graph, "nodes": nodes}, name
+    made = {row["name"]: row for row in nodes}
+    found, values = list[tuple[str, str]](), list(output["args"][0])
+    for name, node in outputs:
+        if name in updates and node not in shapes:
+            place = {key: made[node][key] for key in ("source", "module") if key in made[node]}
+            view = _view(unused(f"{node}_rows", made), made[node], updates[name]) | place
+            made[view["name"]] = view
+            nodes.append(view)
+            node = view["name"]
+            values.append({"node": node})
+        found.append((name, node))
+    return {**graph, "nodes": [*nodes, {**output, "args": [values]}]}, found
 
 
 def _view(name: str, of: Json, shape: Sequence[int]) -> Json:

@@ -254,7 +254,7 @@ def _guess(
     if mine == theirs:
         return box, "replicas of the sequential input"
     if one.flattened:
-        return _run_guess(mine, theirs, one, record, world_size)
+        return _flat_guess(mine, theirs, one, record, world_size)
     cut = [d for d, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b]
     parts = mine[cut[0]] // theirs[cut[0]] if len(cut) == 1 and theirs[cut[0]] else 0
     fits = len(mine) == len(theirs) and len(cut) == 1 and parts * theirs[cut[0]] == mine[cut[0]]
@@ -266,14 +266,14 @@ def _guess(
     return box, f"one of {parts} shards of dimension {cut[0]}, {order}"
 
 
-def _run_guess(
+def _flat_guess(
     mine: Sequence[int],
     theirs: Sequence[int],
     one: InputRecord,
     record: RankRecord,
     world_size: int,
 ) -> tuple[Box, str] | None:
-    """The same of a flattened share: so many elements, share after share."""
+    """What a rank seems to hold of all elements, share after share: of a flattened input."""
     count = prod(theirs)
     parts, rest = divmod(prod(mine), count)
     if rest or world_size % parts:

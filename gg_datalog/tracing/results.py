@@ -112,7 +112,7 @@ class _Pairing:
     def _kept(self, sequential: RankRecord) -> Iterator[tuple[str, str]]:
         """State that ranks alone update: sequentially what was put in is what is there in the
         end. What the sequential program does not read (room for what is received) is nobody's."""
-        read = set(_operands(sequential.graph))
+        read = set(nodes_read(sequential.graph))
         for name, one in self.updates.items():
             state = one.kind != "input" and one.node in read
             if state and name not in self.ours and self.returned(name):
@@ -121,12 +121,12 @@ class _Pairing:
     @cached_property
     def read(self) -> dict[int, set[str]]:
         """Per rank the nodes that operators take."""
-        return {rank: set(_operands(graph)) for rank, graph in self.graphs.items()}
+        return {rank: set(nodes_read(graph)) for rank, graph in self.graphs.items()}
 
     @cached_property
     def used(self) -> dict[int, set[str]]:
         """Per rank the nodes whose values operators look at."""
-        return {rank: set(_operands(graph, values=True)) for rank, graph in self.graphs.items()}
+        return {rank: set(nodes_read(graph, values=True)) for rank, graph in self.graphs.items()}
 
     def returned(self, name: str) -> dict[int, str]:
         """Per rank the node that it returns for a sequential result."""
@@ -276,7 +276,7 @@ def _by_our_names(
     return found
 
 
-def _operands(graph: Json, values: bool = False) -> Iterator[str]:
+def nodes_read(graph: Json, values: bool = False) -> Iterator[str]:
     """The nodes that operators take; with ``values`` those whose values they look at."""
     for node in graph["nodes"]:
         formal = values and FORMAL.search(str(node["target"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -119,3 +119,92 @@ def test_a_new_value_that_is_wrong() -> None:
     found = judged(2, "sum", step=True)
     assert found.verdict == "does-not-refine"
     assert found.findings[0].code == "GG107"
+
+
+# ---- what a rank does with a share ---------------------------------------------------------------
+class Flat(torch.nn.Module):
+    """Weights `w` and `u`, flattened on the ranks, and what is done with them."""
+
+    def __init__(self, ranks: int, rank: int, does: Callable[..., Any], whole: bool) -> None:
+        super().__init__()
+        self.does, self.ranks, self.rank = does, ranks, rank
+        count = WIDE * NARROW // (1 if whole else ranks)
+        for name in ("w", "u"):
+            shape = (WIDE, NARROW) if ranks == 1 else (count,)
+            self.register_parameter(name, torch.nn.Parameter(torch.empty(shape)))
+
+    def forward(self, x: Any) -> Any:
+        return self.does(self, x)
+
+
+def done(does: Callable[..., Any], whole: bool = False, **options: Any) -> str:
+    found = verify(
+        capture(
+            build=lambda rank, ranks: Flat(ranks, rank, does, whole),
+            make_inputs=lambda rank, ranks: (torch.ones(BATCH // ranks, NARROW),),
+            world_size=2,
+            mode="eager",
+            **options,
+        )
+    )
+    return str(found.verdict)
+
+
+def doubled(model: Flat, x: Any) -> Any:
+    with torch.no_grad():
+        model.w.mul_(2)
+    return x * 2
+
+
+def replaced(*shape: int) -> Callable[..., Any]:
+    def does(model: Flat, x: Any) -> Any:
+        made = model.w.detach() * 2
+        model.w = torch.nn.Parameter(made if model.ranks == 1 else made.view(shape))
+        return x * 2
+
+    return does
+
+
+def returned(model: Flat, x: Any) -> Any:
+    return x * 2, model.w
+
+
+def test_new_values_are_flat_again() -> None:
+    assert done(doubled) == "refines"
+    assert done(returned) == "refines"
+
+
+@pytest.mark.parametrize("shape", [(2, 8), (4, 4), (16, 1)])
+def test_new_values_of_another_form(shape: tuple[int, ...]) -> None:
+    assert done(replaced(16)) == "refines"
+    assert done(replaced(*shape)) != "refines"
+
+
+def test_a_share_that_nothing_uses() -> None:
+    from gg_datalog.tracing.flattened import told_as_rows
+    from gg_datalog.tracing.record import InputRecord, RankRecord
+
+    def placed(name: str, *shape: int) -> dict[str, Any]:
+        return {"name": name, "op": "placeholder", "target": name, "args": [], "kwargs": {},
+                "shape": list(shape), "dtype": "float32"}  # fmt: skip
+
+    def given(name: str, *shape: int) -> InputRecord:
+        return InputRecord(name, name, "parameter", "float32", shape, shape, None, "")
+
+    neg = {"name": "y", "op": "call_function", "target": "aten.neg.default",
+           "args": [{"node": "w"}], "kwargs": {}, "shape": [16], "dtype": "float32"}  # fmt: skip
+    like = {**neg, "name": "z", "target": "aten.zeros_like.default", "args": [{"node": "v"}]}
+    values = [{"node": name} for name in ("y", "u")]
+    end = {"name": "output", "op": "output", "target": "output", "args": [values], "kwargs": {}}
+    rows = [placed(name, 16) for name in ("w", "u", "v")]
+    record = RankRecord(
+        0, {"nodes": [*rows, neg, like, end]}, {}, [given(n, 16) for n in ("w", "u", "v")],
+        [("out", "y"), ("kept", "u")],
+    )  # fmt: skip
+    told = told_as_rows(record, {name: given(name, 8, 4) for name in ("w", "u", "v")})
+    assert [one.flattened for one in told.inputs] == [True, True, False]
+    made = {row["name"]: row for row in told.graph["nodes"]}
+    assert set(made) == {"w", "w_flat", "u", "v", "y", "z", "output"}  # `u` is not looked at
+    assert made["y"]["args"] == [{"node": "w_flat"}]
+    assert made["output"]["args"] == [values]
+    assert told.outputs == record.outputs
