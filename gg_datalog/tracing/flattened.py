@@ -26,19 +26,17 @@ def told_as_rows(record: RankRecord, counterparts: Mapping[str, InputRecord]) ->
     Args:
         counterparts: the sequential input that belongs to a node of the rank.
     """
-    graph, found = record.graph, dict(record.outputs)
-    forms = {row["name"]: row.get("shape") for row in graph["nodes"]}
     shapes: dict[str, list[int]] = {}
     for one in record.inputs:
         ours = counterparts.get(one.node)
-        if ours is None or one.pieces is not None or one.value is not None:
-            continue
-        rows, update = rows_of(one.local, ours.shape), found.get(one.update)
-        # a new value of another form is none of the same rows: that is for GG155 to tell
-        if rows is not None and (update is None or forms[update] == list(one.local)):
-            shapes[one.node] = rows
-    used, read = set(nodes_read(graph, values=True)), set(nodes_read(graph))
-    shapes = {node: rows for node, rows in shapes.items() if node in used or node not in read}
+        if ours is not None and one.pieces is None and one.value is None:
+            rows = rows_of(one.local, ours.shape)
+            shapes |= {} if rows is None else {one.node: rows}
+    if not shapes:
+        return record
+    graph, used = record.graph, set(nodes_read(record.graph, values=True))
+    unfit = _unfit(record, used)
+    shapes = {node: rows for node, rows in shapes.items() if node not in unfit}
     if not shapes:
         return record
     inputs = [
@@ -51,6 +49,18 @@ def told_as_rows(record: RankRecord, counterparts: Mapping[str, InputRecord]) ->
     graph = _flattening(graph, shapes, used)
     graph, outputs = _as_rows(graph, record.outputs, updates, shapes)
     return replace(record, inputs=inputs, outputs=outputs, graph=graph)
+
+
+def _unfit(record: RankRecord, used: Collection[str]) -> set[str]:
+    """The inputs whose form alone is looked at, and those whose new value has another form: that
+    these are not the same rows is for GG155 to tell."""
+    forms = {row["name"]: row.get("shape") for row in record.graph["nodes"]}
+    made, formal = dict(record.outputs), set(nodes_read(record.graph)) - set(used)
+    return {
+        one.node
+        for one in record.inputs
+        if one.node in formal or (one.update in made and forms[made[one.update]] != list(one.local))
+    }
 
 
 def rows_of(local: Sequence[Size], shape: Sequence[Size]) -> list[int] | None:

@@ -101,11 +101,14 @@ def counterparts(
     found: dict[str, InputRecord] = {}
     theirs = _by_place(sequential)
     passed = theirs if theirs.keys() == _by_place(record).keys() else {}
+    named: dict[str, list[InputRecord]] = {}
+    for other in sequential.inputs:
+        named.setdefault(other.name, []).append(other)
     for one in record.inputs:
         declared = override.declared(one.name)
         name = one.name if declared is None else declared.sequential(one.name)
         ours = None if declared is not None else passed.get(one.passed)
-        ours = ours or _counterpart(sequential, name, one.kind)
+        ours = ours or _counterpart(named.get(name, ()), one.kind)
         found |= {} if ours is None else {one.node: ours}
     return found
 
@@ -115,10 +118,9 @@ def _by_place(record: RankRecord) -> dict[str, InputRecord]:
     return {one.passed: one for one in record.inputs if one.passed}
 
 
-def _counterpart(sequential: RankRecord, name: str, kind: str) -> InputRecord | None:
-    """The sequential input of that name: one of the same kind, where an argument is called as a
+def _counterpart(named: Sequence[InputRecord], kind: str) -> InputRecord | None:
+    """Of the sequential inputs of one name one of the same kind, where an argument is called as a
     parameter is."""
-    named = [one for one in sequential.inputs if one.name == name]
     return next((one for one in named if one.kind == kind), next(iter(named), None))
 
 

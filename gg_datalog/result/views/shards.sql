@@ -147,11 +147,7 @@ FROM graph_node WHERE op = 'call_function';
 COMMENT ON VIEW operator IS 'What the graphs compute: one row per call, as it was captured.';
 
 CREATE VIEW edge AS
-WITH held AS (
-    SELECT side, rank, tensor, arg_min(name, position) AS node
-    FROM graph_node WHERE tensor <> '' GROUP BY side, rank, tensor
-),
-made AS (
+WITH made AS (
     SELECT side, tensor, rank, node FROM base_tensor
     UNION
     SELECT 'dist', n.tensor, c.rank, c.node FROM stored.collective c
@@ -162,7 +158,7 @@ SELECT DISTINCT n.side, t.rank, t.node, coalesce(h.rank, o.rank) AS operand_rank
 FROM tensor_needs n
 JOIN made t ON t.side = n.side AND t.tensor = n.tensor
 JOIN base_tensor o ON o.side = n.side AND o.tensor = n.needs
-LEFT JOIN held h ON h.side = n.side AND h.rank = t.rank AND h.tensor = n.needs
+LEFT JOIN internal.made_tensor h ON h.side = n.side AND h.rank = t.rank AND h.tensor = n.needs
 WHERE (t.rank, t.node) <> (coalesce(h.rank, o.rank), coalesce(h.node, o.node));
 COMMENT ON VIEW edge IS
     'Node `node` of rank `rank` is computed from `operand` of rank `operand_rank` (another one where '
